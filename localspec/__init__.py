@@ -1,0 +1,3 @@
+"""Lossless speculative decoding for GGUF models."""
+
+__version__ = "0.1.0"
