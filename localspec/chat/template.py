@@ -1,0 +1,157 @@
+"""Messages to token ids, by the model's own chat template.
+
+The template runs in jinja2's immutable sandbox. Text from users never becomes a control token:
+where it spells a marker, the rendered prompt is cut inside it before it is tokenised.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NoReturn
+
+import jinja2
+from jinja2.ext import Extension
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from localspec.errors import ChatTemplateError, EmptyPromptError, InvalidOptionError
+from localspec.llama.vocabulary import Vocabulary
+
+__all__ = ["ChatTemplate", "Message"]
+
+Message = Mapping[str, str]
+
+_PRIVATE_USE = range(0xE000, 0xF8FF)
+
+
+class ChatTemplate:
+    """The template of one model, compiled when it is first used.
+
+    source None: the file carries no template (a base model); rendering raises.
+    """
+
+    def __init__(self, source: str | None, vocabulary: Vocabulary, bos: str, eos: str) -> None:
+        self._source = source
+        self._vocabulary = vocabulary
+        self._bos = bos
+        self._eos = eos
+        self._compiled: jinja2.Template | None = None
+
+    def encode(self, messages: Sequence[Message]) -> list[int]:
+        """Token ids of the rendered conversation, the opening of the answer included.
+
+        Raises ChatTemplateError when there is no template or it fails, InvalidOptionError for
+        malformed messages, EmptyPromptError for none.
+        """
+        checked = _checked(messages)
+        cut = self._unused_character(checked)
+        marked = [{**m, "content": self._mark(m["content"], cut)} for m in checked]
+        rendered = self._render(marked)
+        ids: list[int] = []
+        for part in rendered.split(cut):
+            if part:
+                ids += self._vocabulary.tokenize(part, parse_special=True, add_bos=False)
+        bos = self._vocabulary.bos
+        if bos is not None and ids[:1] != [bos]:
+            ids.insert(0, bos)
+        return ids
+
+    def _render(self, messages: list[dict[str, str]]) -> str:
+        template = self._compile()
+        try:
+            return self._apply(template, messages)
+        except jinja2.TemplateError as error:
+            merged = _merge(messages)
+            if merged == messages:
+                raise ChatTemplateError(f"the chat template refused: {error}") from None
+        except Exception as error:
+            raise ChatTemplateError(f"the chat template failed: {error}") from None
+        try:  # Mistral, Gemma and others know no system role and want strict turns
+            return self._apply(template, merged)
+        except Exception as error:
+            raise ChatTemplateError(f"the chat template refused: {error}") from None
+
+    def _apply(self, template: jinja2.Template, messages: list[dict[str, str]]) -> str:
+        return template.render(
+            messages=messages,
+            add_generation_prompt=True,
+            bos_token=self._bos,
+            eos_token=self._eos,
+            tools=None,
+        )
+
+    def _compile(self) -> jinja2.Template:
+        if self._compiled is None:
+            if self._source is None:
+                raise ChatTemplateError(
+                    "this file carries no chat template (a base model?): use --raw to continue "
+                    "plain text, or an instruct version of the model"
+                )
+            environment = ImmutableSandboxedEnvironment(
+                trim_blocks=True,
+                lstrip_blocks=True,
+                extensions=["jinja2.ext.loopcontrols", _Generation],
+            )
+            environment.filters["tojson"] = _tojson
+            environment.globals["raise_exception"] = _raise
+            environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+            try:
+                self._compiled = environment.from_string(self._source)
+            except jinja2.TemplateError as error:
+                raise ChatTemplateError(
+                    f"the chat template does not compile: {error}. Use --raw without it"
+                ) from None
+        return self._compiled
+
+    def _mark(self, content: str, cut: str) -> str:
+        return cut.join(self._vocabulary.split_markers(content)) if content else content
+
+    def _unused_character(self, messages: Sequence[Message]) -> str:
+        used = set("".join(m["content"] for m in messages)) | set(self._source or "")
+        return next(chr(c) for c in _PRIVATE_USE if chr(c) not in used)
+
+
+class _Generation(Extension):
+    """`{% generation %}` marks the answer for training; here it only passes its body on."""
+
+    tags = {"generation"}  # noqa: RUF012 (jinja2 declares it as a plain class attribute)
+
+    def parse(self, parser: Any) -> Any:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _checked(messages: Sequence[Message]) -> list[dict[str, str]]:
+    if not messages:
+        raise EmptyPromptError("there are no messages: nothing to answer")
+    for message in messages:
+        if not isinstance(message, Mapping) or not all(
+            isinstance(message.get(key), str) for key in ("role", "content")
+        ):
+            raise InvalidOptionError(
+                f"a message is {{'role': ..., 'content': ...}} with two strings, not {message!r}"
+            )
+    if not messages[-1]["content"].strip() and messages[-1]["role"] == "user":
+        raise EmptyPromptError("the message is empty: there is nothing to answer")
+    return [dict(message) for message in messages]
+
+
+def _merge(messages: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The system text into the first user turn, neighbours of one role into one turn."""
+    merged: list[dict[str, str]] = []
+    for message in messages:
+        role = "user" if message["role"] == "system" else message["role"]
+        if merged and merged[-1]["role"] == role:
+            merged[-1]["content"] += "\n\n" + message["content"]
+        else:
+            merged.append({**message, "role": role})
+    return merged
+
+
+def _tojson(value: object, ensure_ascii: bool = False, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+
+
+def _raise(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)

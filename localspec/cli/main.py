@@ -1,0 +1,100 @@
+"""The command `localspec`: dispatch, and how failures look to a person.
+
+Sub-commands are imported when they are named, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from localspec import __version__
+from localspec.errors import LocalspecError
+
+__all__ = ["cli", "main"]
+
+EXIT_NAMED_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+_COMMANDS = {
+    "run": ("localspec.cli.run", "run", "Answer a prompt; text goes to stdout."),
+    "models": ("localspec.cli.models_commands", "models", "List, fetch and inspect models."),
+    "quantize": ("localspec.cli.models_commands", "quantize", "Make another quant level."),
+    "doctor": ("localspec.cli.doctor", "doctor", "What this machine has, and what is missing."),
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, attribute, _ = _COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, _, text) in _COMMANDS.items()])
+
+
+@click.group(
+    cls=_LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, prog_name="localspec")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Faster answers from a local model, without changing what it says.
+
+    A small draft model guesses, the large target model checks all guesses in one pass; the
+    text keeps the target's own law.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point. Exit codes: 0; 2 for every named error; 130 for Ctrl-C; 1 for a bug."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure: Any = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(encoding="utf-8", errors="replace")
+    try:
+        cli.main(args=argv, prog_name="localspec", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(EXIT_NAMED_ERROR)
+    except LocalspecError as error:
+        click.echo(f"localspec: {visible(str(error))}", err=True)
+        sys.exit(EXIT_NAMED_ERROR)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("localspec: interrupted", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # The reader (head, less) had enough. Python would complain again when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def visible(text: str) -> str:
+    """Control and bidirectional-override characters made visible; line ends and tabs stay."""
+    return "".join(_VISIBLE.get(ord(c), c) for c in text)
+
+
+_VISIBLE = {
+    **{c: chr(0x2400 + c) for c in range(0x20) if chr(c) not in "\n\t"},
+    0x7F: "\u2421",
+    **{c: f"<U+{c:04X}>" for c in [*range(0x80, 0xA0), *range(0x202A, 0x202F)]},
+    **{c: f"<U+{c:04X}>" for c in range(0x2066, 0x206A)},
+}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""`localspec run`: one prompt, text to stdout as it is made, one line of figures to stderr."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from localspec.cli.main import EXIT_INTERRUPTED, visible
+from localspec.errors import InvalidOptionError, LocalspecError
+
+if TYPE_CHECKING:
+    from localspec.session import Session
+    from localspec.speculation.events import Event, Finished, Stats
+
+__all__ = ["run"]
+
+_LOAD = ("n_ctx", "n_batch", "n_threads", "n_gpu_layers", "n_gpu_layers_draft", "main_gpu",
+         "tensor_split", "flash_attn", "type_k", "type_v")  # fmt: skip
+_ANSWER = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repeat_penalty",
+           "presence_penalty", "frequency_penalty", "seed", "stop", "n_draft", "verifier",
+           "drafter", "logit_bias")  # fmt: skip
+
+
+class _Bias(click.ParamType):
+    name = "ID=BIAS"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, float]:
+        token, _, bias = str(value).partition("=")
+        try:
+            return int(token), float(bias)
+        except ValueError:
+            self.fail(f"{value!r} is not ID=BIAS, such as 220=-inf", param, ctx)
+
+
+class _Shares(click.ParamType):
+    name = "N,N"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[float, ...]:
+        try:
+            return tuple(float(share) for share in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r} is not a list of numbers such as 3,1", param, ctx)
+
+
+@click.command()
+@click.argument("prompt", required=False)
+@click.option("--target", "-m", default="default", show_default=True,
+              help="Path, catalog name, or user/repo[:quant].")  # fmt: skip
+@click.option("--draft", "-md", default="auto", show_default=True,
+              help="The same, or `auto` (the pair's own) or `none`.")  # fmt: skip
+@click.option("--drafter", type=click.Choice(["auto", "model", "ngram", "none"]), default=None,
+              help="Who guesses; `none` is plain decoding.")  # fmt: skip
+@click.option("--n-draft", "-K", type=int, help="Tokens drafted each round.")
+@click.option("--verifier", type=click.Choice(["auto", "match", "rejection", "block"]))
+@click.option("--raw", is_flag=True, help="Continue the text; no chat template.")
+@click.option("--system", help="System message.")
+@click.option("--max-tokens", "-n", type=int, help="Length limit of the answer.")
+@click.option("--temperature", "--temp", type=float, help="0 is greedy.  [default: 0.8]")
+@click.option("--top-k", type=int, help="0 is off.  [default: 40]")
+@click.option("--top-p", type=float, help="1 is off.  [default: 0.95]")
+@click.option("--min-p", type=float, help="0 is off.  [default: 0.05]")
+@click.option("--repeat-penalty", type=float, help="1 is off.  [default: 1]")
+@click.option("--presence-penalty", type=float, help="0 is off.  [default: 0]")
+@click.option("--frequency-penalty", type=float, help="0 is off.  [default: 0]")
+@click.option("--logit-bias", type=_Bias(), multiple=True, help="Repeatable.")
+@click.option("--seed", "-s", type=int, help="The same text again, with verifier match.")
+@click.option("--stop", multiple=True, help="Ends the answer; repeatable.")
+@click.option("--n-ctx", "--ctx-size", "-c", type=int, help="Context, in tokens.")
+@click.option("--n-batch", "--batch-size", "-b", type=int, help="Prefill piece, in tokens.")
+@click.option("--n-threads", "--threads", "-t", type=int)
+@click.option("--n-gpu-layers", "-ngl", type=int, help="Target's layers on the GPU; -1 is all.")
+@click.option("--n-gpu-layers-draft", "-ngld", type=int, help="The same for the draft.")
+@click.option("--main-gpu", "-mg", type=int)
+@click.option("--tensor-split", "-ts", type=_Shares(), help="Shares of the GPUs.")
+@click.option("--flash-attn", "-fa", type=click.Choice(["auto", "on", "off"]))
+@click.option("--type-k", "--cache-type-k", "-ctk", help="K cache type.  [default: f16]")
+@click.option("--type-v", "--cache-type-v", "-ctv", help="V cache type.  [default: f16]")
+@click.option("--show-draft", is_flag=True, help="Show accepted and rejected tokens.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--verbose", "-v", is_flag=True, help="What is loaded, and how.")
+def run(prompt: str | None, **given: Any) -> None:
+    """Answer PROMPT (`-`, or nothing with a pipe: standard input)."""
+    from localspec.cli.loading import load_with_progress
+    from localspec.options import LoadOptions, Options, parse
+
+    given["logit_bias"] = dict(given["logit_bias"]) or None
+    given["stop"] = given["stop"] or None
+    chosen = {name: value for name, value in given.items() if value is not None}
+    answer = {name: chosen[name] for name in _ANSWER if name in chosen}
+    loading = {name: chosen[name] for name in _LOAD if name in chosen}
+    parse(Options, answer)  # a wrong option is told before gigabytes are loaded
+    parse(LoadOptions, loading)
+    if given["as_json"] and given["show_draft"]:
+        raise InvalidOptionError("--json and --show-draft exclude each other")
+    text = _prompt(prompt)
+    question = _question(text, raw=given["raw"], system=given["system"])
+
+    draft = None if given["draft"] == "none" else given["draft"]
+    if chosen.get("drafter") in ("none", "ngram"):
+        draft = None
+    with load_with_progress(given["target"], draft, loading) as session:
+        if given["verbose"] or sys.stderr.isatty():
+            click.echo(_loaded(session), err=True)
+        finished, interrupted = _show(session, question, answer, given)
+        for note in finished.stats.notes:
+            click.echo(f"localspec: note: {visible(note)}", err=True)
+        click.echo(stats_line(finished.stats), err=True)
+    if interrupted:
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def stats_line(stats: Stats) -> str:
+    """One line: tokens, speed, acceptance, tokens per pass, where the time went."""
+    parts = [f"{stats.predicted_n} tokens"]
+    if stats.predicted_n:
+        parts.append(f"{stats.predicted_per_second:.1f} tokens/s")
+    rate = stats.acceptance_rate
+    if stats.drafter == "none":
+        parts.append("plain decoding, no drafts")
+    elif rate is None:
+        parts.append(f"no draft was judged ({stats.drafter})")
+    else:
+        judged = stats.draft_n_accepted + stats.draft_n_rejected
+        parts.append(f"accepted {stats.draft_n_accepted} of {judged} judged ({rate:.0%})")
+    if stats.n_passes:
+        parts.append(f"{stats.tokens_per_pass:.2f} tokens per target pass")
+    if stats.predicted_s > 0:
+        parts.append(
+            f"time: draft {stats.draft_s / stats.predicted_s:.0%}, "
+            f"verify {stats.verify_s / stats.predicted_s:.0%}, "
+            f"other {stats.other_s / stats.predicted_s:.0%}"
+        )
+    if stats.prompt_n > 1:
+        parts.append(f"prompt {stats.prompt_n} tokens in {stats.prompt_s:.2f} s")
+    return " · ".join(parts)
+
+
+def _prompt(prompt: str | None) -> str:
+    if prompt is not None and prompt != "-":
+        return prompt
+    if prompt is None and sys.stdin.isatty():
+        raise InvalidOptionError('give a prompt: localspec run "…", or - to read standard input')
+    raw = sys.stdin.buffer.read()
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidOptionError(
+            f"standard input is not UTF-8 text (byte {error.start} of {len(raw)})"
+        ) from None
+
+
+def _question(text: str, *, raw: bool, system: str | None) -> str | list[dict[str, str]]:
+    if raw:
+        if system is not None:
+            raise InvalidOptionError("--system needs the chat template: leave out --raw")
+        return text
+    user = {"role": "user", "content": text}
+    return [{"role": "system", "content": system}, user] if system else [user]
+
+
+def _loaded(session: Session) -> str:
+    target = session.target_header.path.name
+    draft = session.draft_header.path.name if session.draft_header else "no draft model"
+    return visible(
+        f"{target} + {draft} · {session.device}, {session.n_threads} threads · "
+        f"context {session.n_ctx:,} tokens"
+    )
+
+
+def _show(
+    session: Session, question: Any, answer: dict[str, Any], given: dict[str, Any]
+) -> tuple[Finished, bool]:
+    """Print the answer; True when Ctrl-C cut it short."""
+    from localspec.cli.show import JsonPrinter, StyledPrinter, TextPrinter
+
+    terminal = sys.stdout.isatty()
+    printer: Any = TextPrinter(sys.stdout, terminal=terminal)
+    if given["as_json"]:
+        printer = JsonPrinter(sys.stdout)
+    elif given["show_draft"] and terminal:
+        printer = StyledPrinter(sys.stdout)
+    elif given["show_draft"]:
+        click.echo("localspec: note: --show-draft needs a terminal; the text is plain", err=True)
+    answering = _Answering(session, question, answer)
+    for event in answering:
+        printer.show(event)
+    printer.end()
+    assert answering.finished is not None
+    return answering.finished, answering.interrupted
+
+
+class _Answering:
+    """Runs the generation in a thread of its own, so that Ctrl-C is felt inside native code.
+
+    Python delivers a signal only between byte codes of the main thread; a prefill of 512 tokens
+    is one native call of seconds. The main thread waits for events and sets the abort flag.
+    """
+
+    def __init__(self, session: Session, question: Any, answer: dict[str, Any]) -> None:
+        self._session = session
+        self._stream = session.stream(question, **answer)
+        self._events: queue.SimpleQueue[Event | BaseException] = queue.SimpleQueue()
+        self.interrupted = False
+        self.finished: Finished | None = None
+
+    def __iter__(self) -> Iterator[Event]:
+        thread = threading.Thread(target=self._generate, name="generation")
+        thread.start()
+        try:
+            while self.finished is None:
+                yield self._next()
+        finally:
+            self._session.cancel()
+            self._join(thread)
+
+    def _generate(self) -> None:
+        from localspec.speculation.events import Finished
+
+        try:
+            for event in self._stream:
+                self._events.put(event)
+                if isinstance(event, Finished):
+                    return
+        except BaseException as error:
+            self._events.put(error)
+
+    def _next(self) -> Event:
+        from localspec.speculation.events import Finished
+
+        while True:
+            try:
+                event = self._events.get()
+                break
+            except KeyboardInterrupt:
+                self.interrupted = True
+                self._session.cancel()
+        if isinstance(event, LocalspecError):
+            raise event
+        if isinstance(event, BaseException):
+            raise RuntimeError("the generation failed") from event
+        if isinstance(event, Finished):
+            self.finished = event
+        return event
+
+    def _join(self, thread: threading.Thread) -> None:
+        while thread.is_alive():
+            try:
+                thread.join()
+            except KeyboardInterrupt:
+                self.interrupted = True
+
+

@@ -1,0 +1,157 @@
+"""Three ways to print the event stream: text, styled tokens, JSON lines."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+from typing import IO, Any
+
+from localspec.cli.main import visible
+from localspec.speculation.events import Event, Finished, Prefill, Round, RoundToken
+
+__all__ = ["JsonPrinter", "StyledPrinter", "TextPrinter"]
+
+
+class TextPrinter:
+    """The text alone, as it is released; control characters are made visible on a terminal."""
+
+    def __init__(self, out: IO[str], *, terminal: bool) -> None:
+        self._out = out
+        self._terminal = terminal
+        self._last = "\n"
+
+    def show(self, event: Event) -> None:
+        """Print what the event adds to the text."""
+        if isinstance(event, Round) and event.text:
+            self._last = event.text[-1]
+            self._out.write(visible(event.text) if self._terminal else event.text)
+            self._out.flush()
+
+    def end(self) -> None:
+        """Leave the cursor at the start of a line."""
+        if self._terminal and self._last != "\n":
+            self._out.write("\n")
+        self._out.flush()
+
+
+class StyledPrinter:
+    """Accepted tokens coloured, rejected ones struck through, the target's own ones plain.
+
+    Without colour (NO_COLOR) accepted tokens are underlined and rejected ones stand in [-…-].
+    Text appears when it is released, so stop strings stay hidden here too.
+    """
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._pending: list[tuple[str, str]] = []  # (text, style) not yet released
+        plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+        self._styles = {
+            "model": ("\x1b[4m", "\x1b[24m") if plain else ("\x1b[32m", "\x1b[39m"),
+            "ngram": ("\x1b[4m", "\x1b[24m") if plain else ("\x1b[36m", "\x1b[39m"),
+            "target": ("", ""),
+            "rejected": ("[-", "-]") if plain else ("\x1b[31;9m", "\x1b[39;29m"),
+        }
+        if os.environ.get("TERM") == "dumb":
+            self._styles.update(model=("", ""), ngram=("", ""))
+
+    def show(self, event: Event) -> None:
+        """Print the released text of a round in the styles of its tokens."""
+        if not isinstance(event, Round):
+            return
+        for token in event.tokens:
+            if token.committed:
+                self._pending.append((self._decoder.decode(token.piece), token.source))
+            elif token.verdict == "rejected":
+                self._pending.append((token.text, "rejected"))
+        self._release(len(event.text))
+        self._out.flush()
+
+    def end(self) -> None:
+        """A line end and the legend."""
+        legend = ", ".join(
+            self._styled(name, style)
+            for name, style in (("accepted", "model"), ("rejected", "rejected"))
+        )
+        self._out.write(f"\n({legend}, the rest is the target's own)\n")
+        self._out.flush()
+
+    def _release(self, n: int) -> None:
+        while self._pending:
+            text, style = self._pending[0]
+            if style == "rejected":
+                self._out.write(self._styled(text.replace("\n", "⏎"), style))
+                self._pending.pop(0)
+                continue
+            if n <= 0:
+                return
+            now, later = text[:n], text[n:]
+            n -= len(now)
+            self._out.write(self._styled(now, style))
+            if later:
+                self._pending[0] = (later, style)
+            else:
+                self._pending.pop(0)
+
+    def _styled(self, text: str, style: str) -> str:
+        before, after = self._styles[style]
+        return f"{before}{visible(text)}{after}" if text else ""
+
+
+class JsonPrinter:
+    """One flat JSON object a line, with `type`: prefill, round, finished."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+
+    def show(self, event: Event) -> None:
+        """Print one line."""
+        self._out.write(json.dumps(as_json(event), ensure_ascii=False, allow_nan=False) + "\n")
+        self._out.flush()
+
+    def end(self) -> None:
+        """Every line is already complete."""
+
+
+def as_json(event: Event) -> dict[str, Any]:
+    """The JSON object of one event; names as in llama-server's timings."""
+    if isinstance(event, Prefill):
+        return {"type": "prefill", "done": event.done, "total": event.total}
+    if isinstance(event, Round):
+        return {
+            "type": "round",
+            "index": event.index,
+            "n_draft": event.n_draft,
+            "n_accepted": event.n_accepted,
+            "tokens": [_token(token) for token in event.tokens],
+            "text": event.text,
+            "draft_s": event.draft_s,
+            "verify_s": event.verify_s,
+            "elapsed_s": event.elapsed_s,
+        }
+    assert isinstance(event, Finished)
+    return {
+        "type": "finished",
+        "reason": event.reason,
+        "text": event.text,
+        "token_ids": list(event.token_ids),
+        "seed": event.stats.seed,
+        "verifier": event.stats.verifier,
+        "drafter": event.stats.drafter,
+        "notes": list(event.stats.notes),
+        "timings": event.stats.timings(),
+    }
+
+
+def _token(token: RoundToken) -> dict[str, Any]:
+    return {
+        "id": token.id,
+        "text": token.text,
+        "source": token.source,
+        "verdict": token.verdict,
+        "p": token.p,
+        "q": token.q,
+        "p_raw": token.p_raw,
+        "q_raw": token.q_raw,
+    }

@@ -1,0 +1,184 @@
+"""A model's vocabulary: text to token ids and back, bytes at the boundary.
+
+Knows nothing of weights or contexts. Pieces are bytes: a character may span tokens.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import llama_cpp
+import numpy as np
+
+from localspec.errors import EngineError, InvalidOptionError
+
+__all__ = ["Vocabulary"]
+
+_VOCAB_SPM = 1  # LLAMA_VOCAB_TYPE_SPM
+_ATTR_CONTROL = 1 << 3  # LLAMA_TOKEN_ATTR_CONTROL
+_ATTR_USER_DEFINED = 1 << 4  # LLAMA_TOKEN_ATTR_USER_DEFINED
+_ATTR_BYTE = 1 << 5  # LLAMA_TOKEN_ATTR_BYTE
+_MARKER_ENDS = (("<", ">"), ("[", "]"))
+
+
+class Vocabulary:
+    """Belongs to a Model, and lives as long as it."""
+
+    def __init__(self, handle: Any) -> None:
+        self._vocab = handle
+        self.n_tokens = int(llama_cpp.llama_vocab_n_tokens(handle))
+        self._pieces: dict[int, bytes] = {}
+
+    @functools.cached_property
+    def bos(self) -> int | None:
+        """The begin-of-sequence id where the model wants one put first, else None."""
+        token = int(llama_cpp.llama_vocab_bos(self._vocab))
+        return token if token >= 0 and llama_cpp.llama_vocab_get_add_bos(self._vocab) else None
+
+    @property
+    def bos_text(self) -> str:
+        """How the begin-of-sequence token is spelled, for chat templates."""
+        return self._text_of(int(llama_cpp.llama_vocab_bos(self._vocab)))
+
+    @property
+    def eos_text(self) -> str:
+        """How the end-of-sequence token is spelled, for chat templates."""
+        return self._text_of(int(llama_cpp.llama_vocab_eos(self._vocab)))
+
+    def is_eog(self, token: int) -> bool:
+        """True for every token that ends a generation, not the one EOS id alone."""
+        return bool(llama_cpp.llama_vocab_is_eog(self._vocab, token))
+
+    def piece(self, token: int) -> bytes:
+        """The bytes that a token adds to the text; control tokens add none."""
+        found = self._pieces.get(token)
+        if found is None:
+            found = self._pieces[token] = self._to_piece(token, special=False)
+        return found
+
+    def label(self, token: int) -> str:
+        """How to show a token to a person, control tokens by their names."""
+        return self._to_piece(token, special=True).decode("utf-8", "replace")
+
+    def tokenize(self, text: str, *, parse_special: bool = False, add_bos: bool = True) -> list[int]:
+        """Token ids of `text`, with one BOS in front where the model wants it.
+
+        With parse_special False (text from users) control tokens are never made, nor markers
+        that the vocabulary calls user-defined. Raises EngineError for a vocabulary that cannot
+        spell arbitrary text.
+        """
+        self._require_spelling()
+        parts = [text] if parse_special else self._without_markers(text)
+        ids: list[int] = []
+        for part in parts:
+            ids += self._tokenize(part, parse_special)
+        if add_bos and self.bos is not None and ids[:1] != [self.bos]:
+            ids.insert(0, self.bos)
+        return ids
+
+    def special_token(self, text: str) -> int | None:
+        """The id of the control or marker token that is spelled exactly `text`."""
+        return self.markers.get(text)
+
+    def require_known(self, ids: Sequence[int], what: str) -> None:
+        """Raise InvalidOptionError when an id is outside 0 … n_tokens − 1."""
+        for token in ids:
+            if not 0 <= token < self.n_tokens:
+                raise InvalidOptionError(
+                    f"{what} holds token id {token}, but this vocabulary has ids 0 to "
+                    f"{self.n_tokens - 1}"
+                )
+
+    @functools.cached_property
+    def markers(self) -> dict[str, int]:
+        """Control tokens, and user-defined ones in angle or square brackets, by their text."""
+        found: dict[str, int] = {}
+        for token in range(self.n_tokens):
+            attr = int(llama_cpp.llama_vocab_get_attr(self._vocab, token))
+            if not attr & (_ATTR_CONTROL | _ATTR_USER_DEFINED):
+                continue
+            text = self._text_of(token)
+            bracketed = any(text.startswith(a) and text.endswith(b) for a, b in _MARKER_ENDS)
+            if len(text) > 1 and (attr & _ATTR_CONTROL or bracketed):
+                found[text] = token
+        return found
+
+    def split_markers(self, text: str) -> list[str]:
+        """Cut `text` inside every marker it holds, so that no part spells one.
+
+        "".join of the parts is `text`.
+        """
+        starts = sorted(
+            start + 1
+            for marker in self.markers
+            if marker in text
+            for start in _occurrences(text, marker)
+        )
+        cuts = [0, *starts, len(text)]
+        return [text[a:b] for a, b in zip(cuts, cuts[1:], strict=False) if a < b]
+
+    def _text_of(self, token: int) -> str:
+        if token < 0:
+            return ""
+        found = llama_cpp.llama_vocab_get_text(self._vocab, token) or b""
+        return str(found.decode("utf-8", "replace"))
+
+    def _without_markers(self, text: str) -> list[str]:
+        if "<" not in text and "[" not in text:
+            return [text]
+        return self.split_markers(text) or [text]
+
+    def _tokenize(self, text: str, parse_special: bool) -> list[int]:
+        raw = text.encode("utf-8", "surrogatepass")
+        capacity = len(raw) + 8
+        while True:
+            buffer = (llama_cpp.llama_token * capacity)()
+            n = int(
+                llama_cpp.llama_tokenize(
+                    self._vocab, raw, len(raw), buffer, capacity, False, parse_special
+                )
+            )
+            if n >= 0:
+                return np.frombuffer(buffer, np.int32, n).tolist()
+            if n == -(2**31) or -n <= capacity:
+                raise EngineError(f"a text of {len(raw):,} bytes could not be tokenised")
+            capacity = -n
+
+    def _to_piece(self, token: int, *, special: bool) -> bytes:
+        size = 64
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            n = int(
+                llama_cpp.llama_token_to_piece(self._vocab, token, buffer, size, 0, special)
+            )
+            if n >= 0:
+                return buffer.raw[:n]
+            size = -n
+
+    def _require_spelling(self) -> None:
+        if not self._spells_any_text:
+            raise EngineError(
+                "this model's SentencePiece vocabulary has no byte tokens, so llama.cpp cannot "
+                "tokenise text for it: pass token ids instead"
+            )
+
+    @functools.cached_property
+    def _spells_any_text(self) -> bool:
+        """llama_tokenize throws in C++ on an SPM vocabulary without byte tokens."""
+        if int(llama_cpp.llama_vocab_type(self._vocab)) != _VOCAB_SPM:
+            return True
+        return any(
+            int(llama_cpp.llama_vocab_get_attr(self._vocab, token)) & _ATTR_BYTE
+            for token in range(self.n_tokens)
+        )
+
+
+def _occurrences(text: str, marker: str) -> list[int]:
+    found, start = [], text.find(marker)
+    while start >= 0:
+        found.append(start)
+        start = text.find(marker, start + 1)
+    return found

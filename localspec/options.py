@@ -1,0 +1,130 @@
+"""The knobs, in two frozen dataclasses: how models are loaded, and how one answer is made.
+
+The command line uses the same words. An unknown name is an error that names the nearest one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from localspec.errors import InvalidOptionError
+from localspec.sampling.params import SamplingParams
+
+__all__ = ["LoadOptions", "Options", "parse"]
+
+VERIFIERS = ("auto", "match", "rejection", "block")
+DRAFTERS = ("auto", "model", "ngram", "none")
+DEFAULT_N_CTX = 8192
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """How target and draft are loaded. n_ctx, n_batch and threads hold for both.
+
+    n_ctx: tokens; None is 8192 or what the model was trained for, whichever is less.
+    n_gpu_layers, n_gpu_layers_draft: negative puts every layer on the GPU (ignored, and said so
+    by `Session.devices`, in a build without GPU support). flash_attn: auto, on, off.
+    type_k, type_v: types of the K/V caches, f16 by default. n_threads: None is the physical
+    cores that this process may use.
+    """
+
+    n_ctx: int | None = None
+    n_batch: int = 512
+    n_threads: int | None = None
+    n_threads_batch: int | None = None
+    n_gpu_layers: int = -1
+    n_gpu_layers_draft: int = -1
+    main_gpu: int = 0
+    tensor_split: tuple[float, ...] | None = None
+    flash_attn: str = "auto"
+    type_k: str = "f16"
+    type_v: str = "f16"
+
+    def __post_init__(self) -> None:
+        for name in ("n_ctx", "n_threads", "n_threads_batch"):
+            if getattr(self, name) is not None:
+                _whole(name, getattr(self, name), 1)
+        _whole("n_batch", self.n_batch, 1)
+        _whole("main_gpu", self.main_gpu, 0)
+        for name in ("n_gpu_layers", "n_gpu_layers_draft"):
+            _whole(name, getattr(self, name), None)
+        if self.tensor_split is not None:
+            object.__setattr__(self, "tensor_split", tuple(self.tensor_split))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How one answer is made; sampling defaults are llama.cpp's, penalties off.
+
+    max_tokens: None goes on until the model ends or the context is full.
+    seed: None or -1 draws a fresh one, which the stats report.
+    stop: strings that end the answer; they are cut from it.
+    n_draft: tokens drafted each round, exactly that many where there is room; None leaves it to
+    localspec. verifier: auto is `match` when greedy or when a seed is given (its text depends on
+    the seed alone), else `block` with a draft model and `rejection` otherwise.
+    drafter: auto is the draft model if one is loaded, else n-grams.
+    Raises InvalidOptionError for a value outside its range.
+    """
+
+    max_tokens: int | None = None
+    temperature: float = 0.8
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    repeat_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    penalty_last_n: int = 64
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    n_draft: int | None = None
+    verifier: str = "auto"
+    drafter: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.max_tokens is not None:
+            _whole("max_tokens", self.max_tokens, 0)
+        if self.n_draft is not None:
+            _whole("n_draft", self.n_draft, 0)
+        _one_of("verifier", self.verifier, VERIFIERS)
+        _one_of("drafter", self.drafter, DRAFTERS)
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        if not all(isinstance(text, str) and text for text in stop):
+            raise InvalidOptionError("stop takes strings that are not empty")
+        object.__setattr__(self, "stop", stop)
+        self.sampling()  # validates the rest
+
+    def sampling(self) -> SamplingParams:
+        """The part that shapes the distribution."""
+        names = [f.name for f in dataclasses.fields(SamplingParams)]
+        return SamplingParams(**{name: getattr(self, name) for name in names})
+
+
+def parse(kind: type[T], given: Mapping[str, Any]) -> T:
+    """Build an options dataclass; an unknown name raises InvalidOptionError with the nearest."""
+    known: Sequence[str] = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]}?" if near else f": choose from {', '.join(known)}"
+            raise InvalidOptionError(f"unknown option {name!r}{hint}")
+    return kind(**given)
+
+
+def _whole(name: str, value: object, low: int | None) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidOptionError(f"{name} must be a whole number, not {value!r}")
+    if low is not None and value < low:
+        raise InvalidOptionError(f"{name} is {value}: it must be {low} or more")
+
+
+def _one_of(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise InvalidOptionError(f"{name} is {value!r}: choose one of {', '.join(choices)}")

@@ -1,0 +1,35 @@
+"""Where randomness comes from: one seed, and uniform numbers in [0, 1) drawn from it.
+
+*match* draws the number of position i from (seed, i) alone, so that the text depends neither
+on the draft length nor on the drafter. *rejection* and *block* draw one after another.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+
+from localspec.errors import InvalidOptionError
+
+__all__ = ["position_uniform", "resolve_seed", "sequential_uniforms"]
+
+
+def resolve_seed(seed: int | None) -> int:
+    """The seed itself, or a fresh one from the operating system for None and −1."""
+    if seed is None or seed == -1:
+        return secrets.randbits(32)
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
+        raise InvalidOptionError(f"seed is {seed!r}: give a whole number of 0 or more")
+    return seed
+
+
+def position_uniform(seed: int, position: int) -> float:
+    """The uniform number of one position of the answer; a counter-based generator (Philox)."""
+    bits = np.random.Philox(key=seed, counter=position)
+    return float(np.random.Generator(bits).random())
+
+
+def sequential_uniforms(seed: int) -> np.random.Generator:
+    """A generator for the draft's draws, the coins and the corrections, in that order."""
+    return np.random.Generator(np.random.PCG64(seed))

@@ -1,0 +1,316 @@
+"""The round loop: draft, verify in one batch, commit.
+
+Invariant between rounds, with `ids` all committed tokens: the target's cache holds `ids[:-1]`,
+the drafter's cache a prefix of that; the last token is not decoded yet. `_settle` alone restores
+it, from the ids and never from counters, and runs in `finally`: a cancel, an exception and a
+normal end leave the same state.
+
+Knows nothing of files, prompts as text, or front ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import numpy as np
+
+from localspec.errors import ContextOverflowError, EmptyPromptError
+from localspec.llama.context import Cancelled, Context
+from localspec.sampling.chain import distribution, raw_prob
+from localspec.sampling.distribution import Distribution
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.seeds import position_uniform
+from localspec.speculation import verify
+from localspec.speculation.controller import Controller
+from localspec.speculation.drafters import Draft, Drafter
+from localspec.speculation.events import (
+    Event,
+    Finished,
+    Prefill,
+    Reason,
+    Round,
+    RoundToken,
+    Stats,
+    Verdict,
+)
+from localspec.speculation.release import TextRelease
+
+__all__ = ["Engine", "Limits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where an answer ends besides the model's own end: budget, stop strings, stop ids."""
+
+    max_tokens: int
+    stop: tuple[str, ...] = ()
+    stop_ids: frozenset[int] = frozenset()
+
+
+class Engine:
+    """Generates one answer. Make a new one for the next; the contexts live on.
+
+    verifier: `match`, `rejection` or `block`. rng: sequential uniforms for the latter two, the
+    same generator that the drafter draws from. drafter None is plain decoding.
+    """
+
+    def __init__(
+        self,
+        target: Context,
+        drafter: Drafter | None,
+        controller: Controller,
+        params: SamplingParams,
+        *,
+        verifier: str,
+        seed: int,
+        rng: np.random.Generator,
+        limits: Limits,
+        notes: Sequence[str] = (),
+    ) -> None:
+        self._target = target
+        self._drafter = drafter
+        self._controller = controller
+        self._params = params
+        self._verifier = verifier
+        self._seed = seed
+        self._rng = rng
+        self._limits = limits
+        self._vocabulary = target.model.vocabulary
+        self._release = TextRelease(limits.stop)
+        self._ids: list[int] = []
+        self._n_prompt = 0
+        self._starts: list[int] = []  # characters of text before each answer token
+        self._text: list[str] = []
+        self.stats = Stats(
+            seed=seed,
+            verifier=verifier,
+            drafter=drafter.source if drafter else "none",
+            notes=tuple(notes),
+        )
+
+    def run(self, prompt_ids: Sequence[int]) -> Iterator[Event]:
+        """Prefill events, rounds, and one Finished; the texts of the rounds add up to its text.
+
+        A cancelled answer may end with a round without tokens that releases held-back text.
+
+        Raises EmptyPromptError and ContextOverflowError before anything is decoded, EngineError
+        when llama.cpp refuses.
+        """
+        self.require_prompt(prompt_ids)
+        self._ids = list(prompt_ids)
+        self._n_prompt = len(prompt_ids)
+        if self._limits.max_tokens == 0:
+            yield self._finish("length")
+            return
+        index = 0
+        try:
+            yield from self._prefill()
+            ended: Reason | None = None
+            while ended is None:
+                round_, ended = self._round(index)
+                self._count(round_)
+                self._settle()
+                self._controller.observe(round_)
+                if ended is None:
+                    yield round_
+                index += 1
+        except Cancelled:
+            ended = "cancelled"
+            round_ = Round(index, 0, 0, (), "", 0.0, 0.0, 0.0)
+        finally:
+            self._settle()
+        tail = self._release.flush()
+        self._text.append(tail)
+        if ended != "cancelled" or tail:
+            yield replace(round_, text=round_.text + tail)
+        yield self._finish(ended)
+
+    def require_prompt(self, prompt_ids: Sequence[int]) -> None:
+        """Raise EmptyPromptError or ContextOverflowError for a prompt that cannot be run."""
+        if not prompt_ids:
+            raise EmptyPromptError("the prompt is empty: there is nothing to continue")
+        if len(prompt_ids) > self._target.n_ctx:
+            raise ContextOverflowError(
+                f"the prompt has {len(prompt_ids):,} tokens, but the context holds "
+                f"{self._target.n_ctx:,}: shorten it or raise n_ctx (--ctx-size)"
+            )
+
+    def _prefill(self) -> Iterator[Prefill]:
+        """Evaluate what the cache lacks of the prompt, the last token apart."""
+        started = perf_counter()
+        target, total = self._target, self._n_prompt
+        n_cached = target.keep_prefix(self._ids[:-1])
+        elapsed = perf_counter() - started
+        yield Prefill(n_cached, total)
+        for start in range(n_cached, total - 1, target.n_batch):
+            started = perf_counter()
+            target.decode(self._ids[start : min(start + target.n_batch, total - 1)], n_rows=0)
+            elapsed += perf_counter() - started
+            self.stats = replace(
+                self.stats, cache_n=n_cached, prompt_n=len(target.ids) - n_cached, prompt_s=elapsed
+            )
+            yield Prefill(len(target.ids), total)
+        started = perf_counter()
+        if self._drafter is not None:
+            self._drafter.prepare(self._ids)
+        elapsed += perf_counter() - started
+        self.stats = replace(
+            self.stats, cache_n=n_cached, prompt_n=total - n_cached, prompt_s=elapsed
+        )
+
+    def _round(self, index: int) -> tuple[Round, Reason | None]:
+        started = perf_counter()
+        k = self._controller.choose(self._room()) if self._drafter is not None else 0
+        draft = self._drafter.propose(self._ids, k) if self._drafter and k > 0 else Draft()
+        drafted = perf_counter()
+        rows = self._target.decode([self._ids[-1], *draft.ids], n_rows=len(draft.ids) + 1)
+        verified = perf_counter()
+
+        p = [
+            distribution(row, self._params, self._history(draft.ids[:i]))
+            for i, row in enumerate(rows)
+        ]
+        verdict = self._verify(p, draft)
+        a = verdict.n_accepted
+        p_raw = [raw_prob(row, t) for row, t in zip(rows, draft.ids, strict=False)]
+        tokens = self._judged(draft, p, p_raw, a)
+        tokens.append(
+            RoundToken(
+                verdict.token,
+                self._vocabulary.piece(verdict.token),
+                "target",
+                "bonus" if a == len(draft.ids) else "correction",
+                p[a].prob(verdict.token),
+                draft.q[a].prob(verdict.token) if a < len(draft.ids) else None,
+                raw_prob(rows[a], verdict.token),
+                None,
+            )
+        )
+        tokens, text, ended = self._commit(tokens)
+        round_ = Round(
+            index=index,
+            n_draft=len(draft.ids),
+            n_accepted=sum(token.verdict == "accepted" for token in tokens),
+            tokens=tuple(tokens),
+            text=text,
+            draft_s=drafted - started if draft.ids else 0.0,
+            verify_s=verified - drafted,
+            elapsed_s=perf_counter() - started,
+        )
+        return round_, ended
+
+    def _room(self) -> int:
+        """The most tokens that a draft may have: context, batch, rows, and budget."""
+        n_left = self._limits.max_tokens - (len(self._ids) - self._n_prompt)
+        return min(
+            self._target.n_ctx - len(self._ids),
+            self._target.n_batch - 1,
+            self._target.max_rows - 1,
+            n_left - 1,
+        )
+
+    def _history(self, draft_ids: Sequence[int]) -> Sequence[int]:
+        if not self._params.uses_history:
+            return ()
+        return [*self._ids[-self._params.penalty_last_n :], *draft_ids]
+
+    def _verify(self, p: Sequence[Distribution], draft: Draft) -> verify.Verdict:
+        if self._verifier == "match":
+            first = len(self._ids) - self._n_prompt
+            u = [
+                position_uniform(self._seed, first + i) if len(p_i.ids) > 1 else 0.0
+                for i, p_i in enumerate(p)
+            ]
+            return verify.match(p, draft.ids, u)
+        judge = verify.rejection if self._verifier == "rejection" else verify.block
+        coins = self._rng.random(len(draft.ids)).tolist()
+        return judge(p, draft.q, draft.ids, coins, float(self._rng.random()))
+
+    def _judged(
+        self, draft: Draft, p: Sequence[Distribution], p_raw: Sequence[float], a: int
+    ) -> list[RoundToken]:
+        source = self._drafter.source if self._drafter else "none"
+        tokens = []
+        for i, token in enumerate(draft.ids):
+            verdict: Verdict = "accepted" if i < a else "rejected" if i == a else "discarded"
+            tokens.append(
+                RoundToken(
+                    token,
+                    self._vocabulary.piece(token),
+                    source,
+                    verdict,
+                    p[i].prob(token),
+                    draft.q[i].prob(token),
+                    p_raw[i],
+                    draft.q_raw[i],
+                )
+            )
+        return tokens
+
+    def _commit(
+        self, tokens: list[RoundToken]
+    ) -> tuple[list[RoundToken], str, Reason | None]:
+        """Append the kept tokens to `ids`, clipped at the first end; mark the rest discarded."""
+        released: list[str] = []
+        clipped: list[RoundToken] = []
+        ended: Reason | None = None
+        for token in tokens:
+            if ended is not None:
+                token = replace(token, verdict="discarded")
+            elif token.committed:
+                ended = self._append(token, released)
+            clipped.append(token)
+        self._text += released
+        return clipped, "".join(released), ended
+
+    def _append(self, token: RoundToken, released: list[str]) -> Reason | None:
+        """Commit one token; the reason when the answer ends with it."""
+        if self._vocabulary.is_eog(token.id):
+            return "eos"
+        if token.id in self._limits.stop_ids:
+            return "stop"
+        self._ids.append(token.id)
+        self._starts.append(self._release.n_seen)
+        released.append(self._release.push(token.piece))
+        if self._release.stopped:
+            self._drop_withheld()
+            return "stop"
+        if len(self._ids) - self._n_prompt >= self._limits.max_tokens:
+            return "length"
+        if len(self._ids) > self._target.n_ctx:
+            return "context"
+        return None
+
+    def _drop_withheld(self) -> None:
+        """Take back the tokens of which nothing is left in the text before the stop string."""
+        while self._starts and self._starts[-1] >= self._release.n_released:
+            self._starts.pop()
+            self._ids.pop()
+
+    def _count(self, round_: Round) -> None:
+        stats = self.stats
+        n_rejected = sum(token.verdict == "rejected" for token in round_.tokens)
+        self.stats = replace(
+            stats,
+            predicted_n=len(self._ids) - self._n_prompt,
+            predicted_s=stats.predicted_s + round_.elapsed_s,
+            draft_n=stats.draft_n + round_.n_draft,
+            draft_n_accepted=stats.draft_n_accepted + round_.n_accepted,
+            draft_n_rejected=stats.draft_n_rejected + n_rejected,
+            n_passes=stats.n_passes + 1,
+            draft_s=stats.draft_s + round_.draft_s,
+            verify_s=stats.verify_s + round_.verify_s,
+        )
+
+    def _settle(self) -> None:
+        """Cut both caches to the committed tokens, the last one apart."""
+        self._target.keep_prefix(self._ids[:-1])
+        if self._drafter is not None:
+            self._drafter.settle(self._ids)
+
+    def _finish(self, reason: Reason) -> Finished:
+        return Finished(
+            reason, "".join(self._text), tuple(self._ids[self._n_prompt :]), self.stats
+        )
