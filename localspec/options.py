@@ -95,7 +95,8 @@ class Options:
             _whole("n_draft", self.n_draft, 0)
         _one_of("verifier", self.verifier, VERIFIERS)
         _one_of("drafter", self.drafter, DRAFTERS)
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        given: Any = self.stop  # one string is taken too
+        stop = (given,) if isinstance(given, str) else tuple(given)
         if not all(isinstance(text, str) and text for text in stop):
             raise InvalidOptionError("stop takes strings that are not empty")
         object.__setattr__(self, "stop", stop)

@@ -122,7 +122,8 @@ class Session:
 
     def chat(self, messages: Sequence[Message], **options: Any) -> Completion:
         """Answer a conversation: messages are {"role": ..., "content": ...}."""
-        if isinstance(messages, (str, bytes)):
+        given: Any = messages
+        if isinstance(given, (str, bytes)):
             raise InvalidOptionError("chat takes a list of messages; use complete for plain text")
         return self.complete(messages, **options)
 

@@ -46,6 +46,7 @@ _WORDS = (
 _STEADY = 0  # the channel that every embedding holds at 1 and no layer writes to
 _NEVER = -100.0  # output weight on that channel: the logit stays far below all others
 _BUSY = 2.0  # how far layers outweigh the embedding: greedy text then depends on its history
+_QUIET = 0.15  # the same for models that walk a cycle: the last token decides
 
 
 def write_llama(
@@ -57,6 +58,8 @@ def write_llama(
     vocab: str = "plain",
     peaky: float = 2.0,
     ends: bool = False,
+    cycle: bool = False,
+    cycle_breaks: int = 0,
     n_ctx_train: int = 1024,
     extra_vocab_rows: int = 0,
     alter_token: Mapping[int, str] | None = None,
@@ -70,9 +73,12 @@ def write_llama(
     vocab: "plain", 64 tokens that cannot spell arbitrary text (use ids), or "bytes", which can
     (`chat_template` goes with it).
     peaky: standard deviation of the logits, about. ends: False keeps unknown, control and padding
-    tokens from ever being predicted. extra_vocab_rows: padding tokens after the others.
+    tokens from ever being predicted.
+    cycle: greedy text follows `successors(seed, cycle_breaks, vocab)` by a wide margin, so a draft
+    with breaks is refused at known tokens and nowhere else.
+    extra_vocab_rows: padding tokens after the others, never predicted.
     alter_token: another text for an id.
-    eos_id None: no end-of-sequence token named.
+    eos_id None: the file names no end-of-sequence token (llama.cpp then takes id 2).
     """
     w = _Random(seed, noise, noise_seed)
     writer = _writer(path, "llama", name, n_ctx_train)
@@ -81,11 +87,23 @@ def write_llama(
     writer.add_head_count_kv(N_HEAD_KV)
     writer.add_rope_dimension_count(HEAD_DIM)
     tokens = _add_vocab(writer, vocab, extra_vocab_rows, alter_token or {}, eos_id, chat_template)
-    _add_ends(writer, w, tokens, extra_vocab_rows, peaky, ends)
+    follow = successors(seed, cycle_breaks, vocab) if cycle else {}
+    busy = _QUIET if cycle else _BUSY
+    _add_ends(writer, w, tokens, extra_vocab_rows, peaky, ends, follow)
     for i in range(N_LAYER):
-        _add_attention(writer, w, i)
-        _add_ffn(writer, w, i)
+        _add_attention(writer, w, i, busy)
+        _add_ffn(writer, w, i, busy)
     return _finish(writer, path)
+
+
+def successors(seed: int = 0, breaks: int = 0, vocab: str = "plain") -> dict[int, int]:
+    """What follows each ordinary token in a `cycle` model; `breaks` tokens skip their successor."""
+    first = N_SPECIAL if vocab == "plain" else IM_END + 1
+    n = N_PLAIN if vocab == "plain" else first + len(_WORDS)
+    order = np.random.default_rng(seed).permutation(np.arange(first, n)).tolist()
+    return {
+        token: order[(i + (2 if i < breaks else 1)) % len(order)] for i, token in enumerate(order)
+    }
 
 
 def write_mamba(
@@ -163,7 +181,7 @@ def write_gemma_swa(
         for norm in ("attn_q_norm", "attn_k_norm"):
             writer.add_tensor(f"blk.{i}.{norm}.weight", np.ones(HEAD_DIM, np.float32))
         for norm in ("post_attention_norm", "post_ffw_norm"):
-            gain = np.full(N_EMBD, _BUSY, np.float32)
+            gain = np.full(N_EMBD, _BUSY * N_EMBD**0.5, np.float32)  # embeddings are scaled so
             gain[_STEADY] = 0.0
             writer.add_tensor(f"blk.{i}.{norm}.weight", gain)
     return _finish(writer, path)
@@ -298,6 +316,7 @@ def _add_ends(
     extra_vocab_rows: int,
     peaky: float,
     ends: bool,
+    follow: Mapping[int, int] | None = None,
 ) -> None:
     """Embedding and output rows. Padding rows come last and leave the others unchanged."""
     n_used = len(tokens) - extra_vocab_rows
@@ -305,7 +324,14 @@ def _add_ends(
     embedding[:n_used] = w("token_embd.weight", (n_used, N_EMBD), N_EMBD**0.5)
     embedding[:, _STEADY] = 1.0
     output = np.zeros((len(tokens), N_EMBD), np.float32)
-    output[:n_used] = w("output.weight", (n_used, N_EMBD), peaky)
+    output[:n_used] = w("output.weight", (n_used, N_EMBD), peaky / 2 if follow else peaky)
+    if follow:
+        walk = list(follow)
+        # orthogonal embeddings: the rows that look for one token do not see the others
+        u, _, v = np.linalg.svd(embedding[walk, _STEADY + 1 :], full_matrices=False)
+        embedding[walk, _STEADY + 1 :] = N_EMBD**0.5 * (u @ v)
+        for token in walk:
+            output[follow[token]] += 10.0 * peaky / N_EMBD * embedding[token]
     output[:, _STEADY] = 0.0
     spoken = (gguf.TokenType.NORMAL, gguf.TokenType.BYTE)
     for token, kind in enumerate(tokens):
@@ -317,10 +343,10 @@ def _add_ends(
     writer.add_tensor("output.weight", output)
 
 
-def _add_attention(writer: gguf.GGUFWriter, w: _Random, layer: int) -> None:
+def _add_attention(writer: gguf.GGUFWriter, w: _Random, layer: int, busy: float = _BUSY) -> None:
     blk = f"blk.{layer}."
     n_kv = N_HEAD_KV * HEAD_DIM
-    out = w(f"{blk}attn_output.weight", (N_EMBD, N_EMBD), _BUSY)
+    out = w(f"{blk}attn_output.weight", (N_EMBD, N_EMBD), busy)
     out[_STEADY] = 0.0
     writer.add_tensor(f"{blk}attn_norm.weight", np.ones(N_EMBD, np.float32))
     for tensor, shape, gain in (
@@ -332,9 +358,9 @@ def _add_attention(writer: gguf.GGUFWriter, w: _Random, layer: int) -> None:
     writer.add_tensor(f"{blk}attn_output.weight", out)
 
 
-def _add_ffn(writer: gguf.GGUFWriter, w: _Random, layer: int) -> None:
+def _add_ffn(writer: gguf.GGUFWriter, w: _Random, layer: int, busy: float = _BUSY) -> None:
     blk = f"blk.{layer}."
-    down = w(f"{blk}ffn_down.weight", (N_EMBD, N_FF), _BUSY)
+    down = w(f"{blk}ffn_down.weight", (N_EMBD, N_FF), busy)
     down[_STEADY] = 0.0
     writer.add_tensor(f"{blk}ffn_norm.weight", np.ones(N_EMBD, np.float32))
     for tensor in ("ffn_gate", "ffn_up"):

@@ -26,25 +26,19 @@ _ANSWER = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repeat_penal
            "drafter", "logit_bias")  # fmt: skip
 
 
-class _Bias(click.ParamType):
-    name = "ID=BIAS"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, float]:
-        token, _, bias = str(value).partition("=")
-        try:
-            return int(token), float(bias)
-        except ValueError:
-            self.fail(f"{value!r} is not ID=BIAS, such as 220=-inf", param, ctx)
+def _bias(value: str) -> tuple[int, float]:
+    token, _, bias = value.partition("=")
+    try:
+        return int(token), float(bias)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not ID=BIAS, such as 220=-inf") from None
 
 
-class _Shares(click.ParamType):
-    name = "N,N"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[float, ...]:
-        try:
-            return tuple(float(share) for share in str(value).split(","))
-        except ValueError:
-            self.fail(f"{value!r} is not a list of numbers such as 3,1", param, ctx)
+def _shares(value: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(share) for share in value.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a list of numbers such as 3,1") from None
 
 
 @click.command()
@@ -67,7 +61,7 @@ class _Shares(click.ParamType):
 @click.option("--repeat-penalty", type=float, help="1 is off.  [default: 1]")
 @click.option("--presence-penalty", type=float, help="0 is off.  [default: 0]")
 @click.option("--frequency-penalty", type=float, help="0 is off.  [default: 0]")
-@click.option("--logit-bias", type=_Bias(), multiple=True, help="Repeatable.")
+@click.option("--logit-bias", type=_bias, metavar="ID=BIAS", multiple=True, help="Repeatable.")
 @click.option("--seed", "-s", type=int, help="The same text again, with verifier match.")
 @click.option("--stop", multiple=True, help="Ends the answer; repeatable.")
 @click.option("--n-ctx", "--ctx-size", "-c", type=int, help="Context, in tokens.")
@@ -76,7 +70,7 @@ class _Shares(click.ParamType):
 @click.option("--n-gpu-layers", "-ngl", type=int, help="Target's layers on the GPU; -1 is all.")
 @click.option("--n-gpu-layers-draft", "-ngld", type=int, help="The same for the draft.")
 @click.option("--main-gpu", "-mg", type=int)
-@click.option("--tensor-split", "-ts", type=_Shares(), help="Shares of the GPUs.")
+@click.option("--tensor-split", "-ts", type=_shares, metavar="N,N", help="Shares of the GPUs.")
 @click.option("--flash-attn", "-fa", type=click.Choice(["auto", "on", "off"]))
 @click.option("--type-k", "--cache-type-k", "-ctk", help="K cache type.  [default: f16]")
 @click.option("--type-v", "--cache-type-v", "-ctv", help="V cache type.  [default: f16]")
@@ -253,5 +247,3 @@ class _Answering:
                 thread.join()
             except KeyboardInterrupt:
                 self.interrupted = True
-
-

@@ -233,9 +233,7 @@ def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
     return low
 
 
-def _pieces(
-    ids: Sequence[int], n_rows: int, n_batch: int
-) -> list[tuple[Sequence[int], int]]:
+def _pieces(ids: Sequence[int], n_rows: int, n_batch: int) -> list[tuple[Sequence[int], int]]:
     """(ids, flagged rows) of each native batch; all flagged rows fall into the last one."""
     n_last = len(ids) % n_batch or n_batch
     n_last = max(n_last, n_rows) if len(ids) > n_batch else len(ids)
@@ -252,13 +250,12 @@ def _flash_attention(name: str) -> int:
     try:
         return _FLASH_ATTENTION[name]
     except KeyError:
-        raise InvalidOptionError(
-            f"flash_attn is {name!r}: choose auto, on or off"
-        ) from None
+        raise InvalidOptionError(f"flash_attn is {name!r}: choose auto, on or off") from None
 
 
-def _view(pointer: Any, n: int, dtype: type) -> npt.NDArray[Any]:
+def _view(pointer: Any, n: int, dtype: Any) -> npt.NDArray[Any]:
     """A numpy view of native memory, shape (n,). ctypes' own as_array is far slower."""
     address = ctypes.cast(pointer, ctypes.c_void_p).value or 0
     size = n * np.dtype(dtype).itemsize
-    return np.frombuffer((ctypes.c_char * size).from_address(address), dtype)
+    view: npt.NDArray[Any] = np.frombuffer((ctypes.c_char * size).from_address(address), dtype)
+    return view

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,7 +64,9 @@ class Vocabulary:
         """How to show a token to a person, control tokens by their names."""
         return self._to_piece(token, special=True).decode("utf-8", "replace")
 
-    def tokenize(self, text: str, *, parse_special: bool = False, add_bos: bool = True) -> list[int]:
+    def tokenize(
+        self, text: str, *, parse_special: bool = False, add_bos: bool = True
+    ) -> list[int]:
         """Token ids of `text`, with one BOS in front where the model wants it.
 
         With parse_special False (text from users) control tokens are never made, nor markers
@@ -118,7 +121,7 @@ class Vocabulary:
             for start in _occurrences(text, marker)
         )
         cuts = [0, *starts, len(text)]
-        return [text[a:b] for a, b in zip(cuts, cuts[1:], strict=False) if a < b]
+        return [text[a:b] for a, b in itertools.pairwise(cuts) if a < b]
 
     def _text_of(self, token: int) -> str:
         if token < 0:
@@ -142,7 +145,7 @@ class Vocabulary:
                 )
             )
             if n >= 0:
-                return np.frombuffer(buffer, np.int32, n).tolist()
+                return [int(token) for token in np.frombuffer(buffer, np.int32, n)]
             if n == -(2**31) or -n <= capacity:
                 raise EngineError(f"a text of {len(raw):,} bytes could not be tokenised")
             capacity = -n
@@ -151,9 +154,7 @@ class Vocabulary:
         size = 64
         while True:
             buffer = ctypes.create_string_buffer(size)
-            n = int(
-                llama_cpp.llama_token_to_piece(self._vocab, token, buffer, size, 0, special)
-            )
+            n = int(llama_cpp.llama_token_to_piece(self._vocab, token, buffer, size, 0, special))
             if n >= 0:
                 return buffer.raw[:n]
             size = -n

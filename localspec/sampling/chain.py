@@ -43,7 +43,7 @@ def distribution(logits: Logits, params: SamplingParams, history: Sequence[int])
         return Distribution.one_hot(best)
 
     ids, values = _top_k(logits, params.top_k)
-    if 0.0 < params.min_p:  # relative to the best, so it may come before top-p unchanged
+    if params.min_p > 0.0:  # relative to the best, so it may come before top-p unchanged
         normaliser = _sum_exp(values, top)
         keep = values >= top + math.log(params.min_p)
         ids, values = ids[keep], values[keep]
@@ -79,9 +79,7 @@ def _penalise(logits: Logits, params: SamplingParams, history: Sequence[int]) ->
         return
     n = np.array([counts[int(token)] for token in ids], np.float32)
     values = logits[ids]
-    values = np.where(
-        values <= 0.0, values * params.repeat_penalty, values / params.repeat_penalty
-    )
+    values = np.where(values <= 0.0, values * params.repeat_penalty, values / params.repeat_penalty)
     logits[ids] = values - n * params.frequency_penalty - params.presence_penalty
 
 

@@ -189,8 +189,6 @@ class NgramDrafter:
 
     def _match_length(self, end: int) -> int:
         n, total = 0, len(self._ids)
-        while (
-            n < min(end, self.max_match) and self._ids[end - 1 - n] == self._ids[total - 1 - n]
-        ):
+        while n < min(end, self.max_match) and self._ids[end - 1 - n] == self._ids[total - 1 - n]:
             n += 1
         return n

@@ -249,9 +249,7 @@ class Engine:
             )
         return tokens
 
-    def _commit(
-        self, tokens: list[RoundToken]
-    ) -> tuple[list[RoundToken], str, Reason | None]:
+    def _commit(self, tokens: list[RoundToken]) -> tuple[list[RoundToken], str, Reason | None]:
         """Append the kept tokens to `ids`, clipped at the first end; mark the rest discarded."""
         released: list[str] = []
         clipped: list[RoundToken] = []
@@ -311,6 +309,4 @@ class Engine:
             self._drafter.settle(self._ids)
 
     def _finish(self, reason: Reason) -> Finished:
-        return Finished(
-            reason, "".join(self._text), tuple(self._ids[self._n_prompt :]), self.stats
-        )
+        return Finished(reason, "".join(self._text), tuple(self._ids[self._n_prompt :]), self.stats)

@@ -1,0 +1,148 @@
+"""Files from the Hugging Face hub, through huggingface_hub and the cache it shares with others.
+
+Tokens, resuming and the cache layout are the library's own business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from localspec.errors import DownloadError, ModelNotFoundError
+from localspec.library.mirror import require_space
+
+__all__ = ["HubUnreachableError", "cached_file", "fetch_file", "pick_files"]
+
+_PROBE_S = 8.0
+_SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
+
+
+class HubUnreachableError(DownloadError):
+    """No answer from the hub; another source may do."""
+
+
+def cached_file(repo: str, file: str, revision: str | None = None) -> Path | None:
+    """The file in the shared cache, without any network."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(repo, file, revision=revision)
+    return Path(found) if isinstance(found, str) else None
+
+
+def cached_quant(repo: str, quant: str) -> Path | None:
+    """A file of that quant level in the shared cache, without any network."""
+    from huggingface_hub import constants
+
+    folder = Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}" / "snapshots"
+    for snapshot in sorted(folder.glob("*"), reverse=True):
+        names = [str(path.relative_to(snapshot)) for path in snapshot.rglob("*.gguf")]
+        picked = _match(names, quant)
+        if picked and all((snapshot / name).exists() for name in picked):
+            return snapshot / picked[0]
+    return None
+
+
+def offline() -> bool:
+    """True when HF_HUB_OFFLINE forbids the network."""
+    return os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
+
+
+def pick_files(repo: str, quant: str) -> list[str]:
+    """The files of one quant level in a repository, all parts of a split model in order.
+
+    Raises HubUnreachableError, ModelNotFoundError, DownloadError.
+    """
+    names = [sibling.rfilename for sibling in _listing(repo).siblings or []]
+    picked = _match(names, quant)
+    if not picked:
+        levels = sorted(name for name in names if name.lower().endswith(".gguf"))
+        raise ModelNotFoundError(
+            f"{repo} has no GGUF file of {quant}. It has: {', '.join(levels[:12]) or 'none'}"
+        )
+    return picked
+
+
+def fetch_file(repo: str, file: str, *, revision: str | None = None, sha256: str | None = None,
+               size_bytes: int | None = None) -> Path:  # fmt: skip
+    """Download one file into the shared cache; checks the pinned SHA-256 after a download."""
+    found = cached_file(repo, file, revision)
+    if found is not None:
+        return found
+    listing = _listing(repo)
+    sizes = {sibling.rfilename: sibling.size for sibling in listing.siblings or []}
+    from huggingface_hub import constants, hf_hub_download
+
+    cache = Path(constants.HF_HUB_CACHE)
+    cache.mkdir(parents=True, exist_ok=True)
+    require_space(cache, size_bytes or sizes.get(file) or 0, file)
+    try:
+        path = Path(hf_hub_download(repo, file, revision=revision))
+    except Exception as error:
+        raise _named(error, repo, file) from None
+    if sha256 is not None and _sha256(path) != sha256:
+        path.resolve().unlink(missing_ok=True)
+        raise DownloadError(
+            f"{file} from {repo} is not the file that was pinned (SHA-256 differs) and was "
+            "removed: try again, or give a path"
+        )
+    return path
+
+
+def _listing(repo: str) -> Any:
+    """The repository's files. Answers at once where there is no network: it is tried once."""
+    if offline():
+        raise HubUnreachableError("HF_HUB_OFFLINE is set")
+    from huggingface_hub import HfApi
+
+    try:
+        return HfApi().model_info(repo, timeout=_PROBE_S, files_metadata=True)
+    except Exception as error:
+        raise _named(error, repo, None) from None
+
+
+def _named(error: Exception, repo: str, file: str | None) -> DownloadError | ModelNotFoundError:
+    from huggingface_hub import errors
+
+    page = f"https://huggingface.co/{repo}"
+    if isinstance(error, errors.GatedRepoError):
+        return DownloadError(
+            f"{repo} is gated: accept its licence on {page}, then log in with `hf auth login`"
+        )
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return ModelNotFoundError(
+            f"there is no repository {repo}, or it is private: check the name, or log in with "
+            "`hf auth login`"
+        )
+    if isinstance(error, errors.HfHubHTTPError):
+        return DownloadError(f"the hub refused {repo}: {str(error).splitlines()[0]}")
+    what = f"{file} of {repo}" if file else repo
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return HubUnreachableError(f"the hub did not answer for {what} ({reason})")
+
+
+def _match(names: list[str], quant: str) -> list[str]:
+    level = re.compile(rf"(^|[-._/]){re.escape(quant)}([-._/]|$)", re.IGNORECASE)
+    fitting = sorted(
+        name
+        for name in names
+        if name.lower().endswith(".gguf") and "mmproj" not in name.lower() and level.search(name)
+    )
+    whole = [name for name in fitting if not _SPLIT.search(name)]
+    if whole:
+        return whole[:1]
+    if not fitting:
+        return []
+    first = fitting[0]
+    stem = _SPLIT.sub("", first)
+    return [name for name in fitting if _SPLIT.sub("", name) == stem]
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 22):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,62 @@
+"""Do target and draft mean the same by the same token id? Compared by text, before any load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from localspec.errors import VocabularyMismatchError
+from localspec.library.gguf_header import GGUFHeader
+
+__all__ = ["VocabularyMatch", "compare_vocabularies"]
+
+
+@dataclass(frozen=True, slots=True)
+class VocabularyMatch:
+    """n_shared: ids that both have. differing_ids: those of them that are spelled differently."""
+
+    n_shared: int
+    differing_ids: frozenset[int]
+
+
+def compare_vocabularies(target: GGUFHeader, draft: GGUFHeader) -> VocabularyMatch:
+    """Compare token text by id over the shared ids; padding rows beyond them do not matter.
+
+    Up to one id in a thousand may differ (at least one); drafts end there. Beyond that, or when
+    one vocabulary is more than 128 ids and 1 % longer, raises VocabularyMismatchError.
+    """
+    n_shared = min(target.n_vocab, draft.n_vocab)
+    longer = max(target.n_vocab, draft.n_vocab) - n_shared
+    if target.token_bytes == draft.token_bytes:
+        return VocabularyMatch(n_shared, frozenset())
+    differing = [
+        i
+        for i, (a, b) in enumerate(zip(target.token_texts(), draft.token_texts(), strict=False))
+        if a != b
+    ]
+    if len(differing) <= max(1, n_shared // 1000) and longer <= max(128, n_shared // 100):
+        return VocabularyMatch(n_shared, frozenset(differing))
+    raise VocabularyMismatchError(_refusal(target, draft, differing))
+
+
+def _refusal(target: GGUFHeader, draft: GGUFHeader, differing: list[int]) -> str:
+    sides = " and ".join(
+        f"{role} {header.path.name} ({header.tokenizer_model}, {header.n_vocab:,} tokens)"
+        for role, header in (("target", target), ("draft", draft))
+    )
+    if differing:
+        first = differing[0]
+        a, b = (_text(header, first) for header in (target, draft))
+        where = f"{len(differing):,} ids differ, the first is {first}: {a!r} and {b!r}"
+    else:
+        where = "their lengths differ too much"
+    return (
+        f"{sides} have different vocabularies: {where}. Choose a draft of the same family, or "
+        "`--draft none` (n-gram drafts need no model)"
+    )
+
+
+def _text(header: GGUFHeader, token: int) -> str:
+    texts = header.token_texts()
+    for _ in range(token):
+        next(texts)
+    return next(texts).decode("utf-8", "replace")
