@@ -18,18 +18,27 @@ def tiny_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_target(tiny_dir: Path) -> Path:
-    """A clear margin between the best two tokens, so that greedy text does not hang on rounding."""
+    """A wide margin between the best two tokens, so that greedy text does not hang on rounding."""
     path = tiny_dir / "target.gguf"
-    tiny_models.write_llama(path, vocab="bytes", name="tiny-target")
-    return path
+    return tiny_models.write_llama(path, vocab="bytes", cycle=True, name="tiny-target")
 
 
 @pytest.fixture(scope="session")
 def tiny_draft(tiny_dir: Path) -> Path:
-    """The target with noise on its weights: right now and then."""
+    """The target with nine tokens after which it guesses wrong."""
     path = tiny_dir / "draft.gguf"
-    tiny_models.write_llama(path, vocab="bytes", noise=0.3, name="tiny-draft")
-    return path
+    return tiny_models.write_llama(
+        path, vocab="bytes", cycle=True, cycle_breaks=9, name="tiny-draft"
+    )
+
+
+@pytest.fixture(scope="module")
+def loose_pair(tiny_dir: Path) -> Iterator[Session]:
+    """Many likely tokens at every position, and a draft with noise on its weights."""
+    target = tiny_models.write_llama(tiny_dir / "loose.gguf", vocab="bytes")
+    draft = tiny_models.write_llama(tiny_dir / "loose-draft.gguf", vocab="bytes", noise=0.1)
+    with Session(target, draft) as session:
+        yield session
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,90 @@
+"""Another quant level of a GGUF file, by llama.cpp's own quantiser."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import llama_cpp
+
+from localspec.errors import DiskSpaceError, EngineError, InvalidOptionError, ModelFileError
+from localspec.library.gguf_header import FILE_TYPES, UNQUANTISED, GGUFHeader, read_header
+from localspec.llama.native import init_backend, last_error
+
+__all__ = ["QUANT_TYPES", "is_lossy", "quantize"]
+
+QUANT_TYPES = {name: number for number, name in FILE_TYPES.items()}
+
+
+def is_lossy(header: GGUFHeader) -> bool:
+    """True when the file is quantised already, so that requantising loses twice."""
+    return header.quant not in UNQUANTISED
+
+
+def quantize(
+    source: Path,
+    destination: Path,
+    type_name: str,
+    *,
+    n_threads: int | None = None,
+    overwrite: bool = False,
+    on_start: Callable[[GGUFHeader, Path], None] | None = None,
+) -> GGUFHeader:
+    """Write `destination` as `type_name` (such as Q4_0); returns its header.
+
+    A failed run leaves nothing behind: the file gets its name after it was checked. on_start is
+    called with the source and the temporary path that grows. Raises InvalidOptionError,
+    ModelFileError, DiskSpaceError, EngineError.
+    """
+    init_backend()
+    number = QUANT_TYPES.get(type_name.upper())
+    if number is None:
+        raise InvalidOptionError(
+            f"unknown quant type {type_name!r}: choose one of {', '.join(sorted(QUANT_TYPES))}"
+        )
+    header = read_header(source)
+    _require_destination(source, destination, overwrite)
+    folder = destination.parent
+    free, needed = shutil.disk_usage(folder).free, header.n_params * 2
+    if free < min(needed, header.total_size_bytes * 4):
+        raise DiskSpaceError(
+            f"{destination} may need {needed / 1e9:.1f} GB, but {folder} has {free / 1e9:.1f} GB "
+            "free"
+        )
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.ftype = number
+    params.allow_requantize = True
+    params.nthread = n_threads or os.cpu_count() or 1
+    temporary = destination.with_name(f".{destination.name}.{os.getpid()}.part")
+    last_error()
+    try:
+        if on_start is not None:
+            on_start(header, temporary)
+        code = llama_cpp.llama_model_quantize(
+            os.fsencode(header.path), os.fsencode(temporary), ctypes.byref(params)
+        )
+        if code != 0:
+            raise EngineError(
+                f"llama.cpp could not quantise {source} to {type_name}: "
+                f"{last_error() or 'no reason given'}"
+            )
+        read_header(temporary)
+        os.replace(temporary, destination)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return read_header(destination)
+
+
+def _require_destination(source: Path, destination: Path, overwrite: bool) -> None:
+    if not destination.parent.is_dir():
+        raise ModelFileError(f"there is no folder {destination.parent}")
+    if destination.is_dir():
+        raise ModelFileError(f"{destination} is a folder: give a file name")
+    if destination.exists():
+        if destination.samefile(source):
+            raise ModelFileError("source and destination are the same file")
+        if not overwrite:
+            raise ModelFileError(f"{destination} exists: use --overwrite, or another name")
