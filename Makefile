@@ -1,19 +1,24 @@
-# make run   sets up .venv (once) and answers PROMPT with the default pair
-# make test  sets up .venv with the development tools and runs every check
-# BACKEND=cpu|cuda|vulkan|metal overrides the backend that set-up picks.
+# make run        set up .venv (once) and answer PROMPT="…" with the default pair
+# make test       set up .venv with the development tools and run every check
+# make test-unit  the quick tests alone: no models, no network once set up
+# make clean      remove .venv and the tools' caches
+# BACKEND=cpu|cuda|vulkan|metal overrides the backend that set-up picks; PYTHON=… the interpreter.
 
 PYTHON ?= python3
 PROMPT ?= Write a Python function that merges two sorted lists, with a short docstring.
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Through the environment, so that quotes, $ and ` in a prompt stay what they are.
+export PROMPT PYTHON
+
 .PHONY: help run setup setup-dev test test-unit clean
 
 help:
-	@sed -n '1,3s/^# //p' Makefile
+	@sed -n '1,5s/^# //p' Makefile
 
 run: setup
-	@$(BIN)/localspec run "$(PROMPT)" --temp 0 --max-tokens 200
+	@$(BIN)/localspec run --temp 0 --max-tokens 200 -- "$$PROMPT"
 
 test: setup-dev
 	$(BIN)/ruff check .
@@ -25,10 +30,10 @@ test-unit: setup-dev
 	$(BIN)/python -m pytest -m "not real" tests/unit
 
 setup:
-	@PYTHON="$(PYTHON)" sh .ci/setup run
+	@sh .ci/setup run
 
 setup-dev:
-	@PYTHON="$(PYTHON)" sh .ci/setup dev
+	@sh .ci/setup dev
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache

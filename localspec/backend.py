@@ -7,6 +7,7 @@ the name and the CMake arguments on stdout, the reason on stderr.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,8 @@ CMAKE_ARGS = {
     "vulkan": "-DGGML_VULKAN=on",
     "metal": "-DGGML_METAL=on",
 }
+
+NO_TOOLKIT = "install the CUDA toolkit to use it"
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ def choose_backend(
     if gpu and nvcc:
         return _backend("cuda", "an NVIDIA GPU and nvcc were found", platform)
     if gpu:
-        why = "an NVIDIA GPU was found, but no nvcc: install the CUDA toolkit to use it"
+        why = f"an NVIDIA GPU was found, but no nvcc: {NO_TOOLKIT}"
     elif nvcc:
         why = "nvcc was found, but no NVIDIA GPU"
     else:
@@ -61,15 +64,21 @@ def choose_backend(
     return _backend("cpu", why, platform)
 
 
-def rebuild_command(backend: str, python: str = sys.executable) -> str:
-    """The command that builds llama-cpp-python again for a backend."""
-    args = _cmake_args(backend, sys.platform)
-    prefix = f'CMAKE_ARGS="{args}" ' if args else ""
-    if sys.platform == "win32":
-        prefix = f'set "CMAKE_ARGS={args}" && ' if args else ""
+def rebuild_command(
+    backend: str, python: str = sys.executable, *, platform: str = sys.platform
+) -> str:
+    """The command that builds llama-cpp-python again for a backend.
+
+    On Windows it is for cmd.exe, not for PowerShell.
+    """
+    args = _cmake_args(backend, platform)
+    if platform == "win32":
+        prefix, python = f'set "CMAKE_ARGS={args}" && ', f'"{python}"'
+    else:
+        prefix, python = f'CMAKE_ARGS="{args}" ', shlex.quote(python)
     return (
-        f"{prefix}{python} -m pip install --force-reinstall --no-deps --no-cache-dir "
-        '"llama-cpp-python>=0.3.36,<0.4"'
+        f"{prefix if args else ''}{python} -m pip install --force-reinstall --no-deps "
+        '--no-cache-dir --no-binary llama-cpp-python "llama-cpp-python>=0.3.36,<0.4"'
     )
 
 
@@ -98,7 +107,8 @@ def _main() -> None:
     try:
         backend = choose_backend(os.environ)
     except ValueError as error:
-        sys.exit(f"localspec: {error}")
+        print(f"localspec: {error}", file=sys.stderr)
+        sys.exit(2)
     print(f"localspec: backend {backend.name}: {backend.reason}", file=sys.stderr)
     print(backend.name, backend.cmake_args)
 

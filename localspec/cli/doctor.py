@@ -24,21 +24,25 @@ def doctor() -> None:
 
 
 def _facts() -> list[tuple[str, str]]:
-    return [*_versions(), *_compute(), *_storage(), *_models()]
+    version = f"{__version__}, Python {platform.python_version()} on {sys.platform}"
+    return [("localspec", version), *_engine(), *_storage(), *_models()]
 
 
-def _versions() -> list[tuple[str, str]]:
-    import llama_cpp
+def _engine() -> list[tuple[str, str]]:
+    try:
+        import llama_cpp
+    except (ImportError, OSError, RuntimeError) as error:  # a broken build raises any of them
+        from localspec.backend import choose_backend, rebuild_command
 
+        command = rebuild_command(choose_backend({}).name)
+        return [("engine", f"does not load ({error}); build it again with:\n  {command}")]
     engine = llama_cpp.llama_version().decode("utf-8", "replace")
-    return [
-        ("localspec", f"{__version__}, Python {platform.python_version()} on {sys.platform}"),
-        ("engine", f"llama-cpp-python {llama_cpp.__version__}, llama.cpp {engine}"),
-    ]
+    versions = f"llama-cpp-python {llama_cpp.__version__}, llama.cpp {engine}"
+    return [("engine", versions), *_compute()]
 
 
 def _compute() -> list[tuple[str, str]]:
-    from localspec.backend import choose_backend, rebuild_command
+    from localspec.backend import NO_TOOLKIT, choose_backend, rebuild_command
     from localspec.llama.devices import list_devices, physical_cores, supports_gpu_offload
 
     facts = [
@@ -51,8 +55,11 @@ def _compute() -> list[tuple[str, str]]:
         best = choose_backend({})
         advice = "this build computes on the CPU alone"
         if best.name != "cpu":
-            advice += f". {best.reason}, so a GPU lies idle; rebuild with:\n  "
+            advice += f". A GPU lies idle ({best.reason}); rebuild with:\n  "
             advice += rebuild_command(best.name)
+        elif best.reason.endswith(NO_TOOLKIT):
+            advice += f". A GPU lies idle ({best.reason}); then rebuild with:\n  "
+            advice += rebuild_command("cuda")
         else:
             advice += f" ({best.reason})"
         facts.append(("GPU offload", advice))

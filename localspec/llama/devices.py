@@ -104,12 +104,16 @@ def _core_of(cpu: int) -> tuple[str, str]:
 
 
 def _cpu_quota() -> int | None:
-    """Whole cores of a container's quota (cgroup v2), None where there is none."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return max(1, int(quota) // int(period)) if quota != "max" else None
-    except (OSError, ValueError):
-        return None
+    """Whole cores of a container's quota (cgroup v2, then v1), None where there is none."""
+    root = Path("/sys/fs/cgroup")
+    for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        try:
+            quota, period = " ".join((root / file).read_text() for file in files).split()
+            if int(quota) > 0:
+                return max(1, int(quota) // int(period))
+        except (OSError, ValueError):  # no such file, or "max"
+            continue
+    return None
 
 
 def _sysctl(name: str) -> int | None:
