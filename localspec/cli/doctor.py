@@ -111,7 +111,7 @@ def _system_memory() -> str:
         return f"{total:.1f} GB in all"
     sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
     available, total = sizes["MemAvailable"] / 1e9, sizes["MemTotal"] / 1e9
-    return f"{available:.1f} of {total:.1f} GB available (the default pair needs about 2.7)"
+    return f"{available:.1f} of {total:.1f} GB available (default pair: about 2.2 on a CPU)"
 
 
 def _memory(free: int, total: int) -> str:

@@ -79,18 +79,27 @@ def show(reference: str) -> None:
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def remove(reference: str, yes: bool) -> None:
     """Delete the files of a catalog model or repository from the caches (never a path)."""
-    if Path(reference).expanduser().exists():
+    from localspec.library.gguf_header import part_paths
+    from localspec.library.references import local_path
+
+    files = _files(reference)
+    if any(isinstance(file, Path) for file in files):
         raise ModelNotFoundError(
             f"{reference} is your own file, not one that localspec fetched: delete it yourself"
         )
-    for found in _present(reference):
-        size = found.stat().st_size / 1e9
+    here = [found for file in files if not isinstance(file, Path) and (found := local_path(file))]
+    if not here:
+        raise ModelNotFoundError(f"{reference} is not on this machine: nothing to delete")
+    for found in here:
+        parts = [part for part in part_paths(found) if part.exists()]
+        size = sum(part.stat().st_size for part in parts) / 1e9
         if not yes and not click.confirm(f"delete {found} ({size:.2f} GB)?", err=True):
             continue
-        blob = found.resolve()
-        found.unlink()
-        blob.unlink(missing_ok=True)
-        click.echo(f"deleted {found}")
+        for part in parts:
+            blob = part.resolve()
+            part.unlink()
+            blob.unlink(missing_ok=True)
+            click.echo(f"deleted {part}")
 
 
 @click.command()
@@ -178,7 +187,8 @@ def _facts(header: GGUFHeader) -> list[tuple[str, str]]:
         ("file", str(header.path)),
         ("name", header.name),
         ("architecture", header.architecture or "not stated"),
-        ("parameters", f"{header.n_params / 1e9:.2f} billion"),
+        ("kind", header.kind),
+        ("parameters", f"{header.n_params / 1e6:,.1f} million"),
         ("quant", header.quant),
         ("size", f"{header.total_size_bytes / 1e9:.2f} GB"),
         ("context", f"{context:,} tokens" if context else "not stated"),

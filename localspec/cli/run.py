@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -181,8 +182,9 @@ def _show(
     elif given["show_draft"]:
         click.echo("localspec: note: --show-draft needs a terminal; the text is plain", err=True)
     answering = _Answering(session, question, answer)
-    for event in answering:
-        printer.show(event)
+    with contextlib.closing(answering.events()) as events:  # the thread ends before the session
+        for event in events:
+            printer.show(event)
     printer.end()
     assert answering.finished is not None
     return answering.finished, answering.interrupted
@@ -202,7 +204,8 @@ class _Answering:
         self.interrupted = False
         self.finished: Finished | None = None
 
-    def __iter__(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event, None, None]:
+        """The events, Finished last; closing it stops the generation and waits for its thread."""
         thread = threading.Thread(target=self._generate, name="generation")
         thread.start()
         try:

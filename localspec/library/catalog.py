@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,9 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["Catalog", "CatalogFile", "CatalogPair", "catalog"]
+__all__ = ["Catalog", "CatalogFile", "CatalogPair", "catalog", "parse"]
+
+_PLAIN_NAME = re.compile(r"\w[\w.+-]*")  # no folder, no drive, no leading dot
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +69,23 @@ def catalog() -> Catalog:
     path = _path()
     try:
         return parse(tomllib.loads(path.read_text("utf-8")))
-    except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+    except (OSError, ValueError) as error:  # ValueError: bad TOML, bad UTF-8
         raise CatalogError(
             f"the model catalog {path} is damaged ({error}): install localspec again"
         ) from None
 
 
 def parse(document: dict[str, Any]) -> Catalog:
-    """Build a catalog from its TOML document. Raises CatalogError for unknown names."""
+    """Build a catalog from its TOML document. Raises CatalogError for whatever is wrong in it."""
+    try:
+        return _build(document)
+    except KeyError as error:
+        raise CatalogError(f"the model catalog lacks the entry {error}") from None
+    except (AttributeError, TypeError, re.error) as error:
+        raise CatalogError(f"the model catalog has a wrong entry: {error}") from None
+
+
+def _build(document: dict[str, Any]) -> Catalog:
     files = {name: _file(name, entry) for name, entry in document["files"].items()}
     pairs = {}
     for name, entry in document["pairs"].items():
@@ -92,8 +104,13 @@ def _file(name: str, entry: dict[str, Any]) -> CatalogFile:
     entry = dict(entry)
     packages = entry.pop("packages", None)
     file = entry.get("file")
-    if file is not None and Path(file).name != file:
-        raise CatalogError(f"file {file!r} of {name!r} leaves its folder")
+    if file is not None and not _PLAIN_NAME.fullmatch(file):
+        raise CatalogError(f"file {file!r} of {name!r} is not a plain file name")
+    if (file is None) == (entry.get("quant") is None):
+        raise CatalogError(f"{name!r} must have either a file or a quant level")
+    if packages is not None and not (file and entry.get("sha256") and entry.get("size_bytes")):
+        raise CatalogError(f"{name!r} has a mirror, but its file, size and SHA-256 are not pinned")
+    re.compile(entry.get("member", ""))
     return CatalogFile(name=name, packages=_requirements(packages), **entry)
 
 

@@ -10,24 +10,28 @@ from __future__ import annotations
 import math
 import mmap
 import re
+import stat
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from localspec.errors import ModelFileError, ModelKindError, ModelNotFoundError
 
-__all__ = ["GGUFHeader", "Tensor", "read_header", "require_language_model"]
+__all__ = ["GGUFHeader", "Tensor", "part_paths", "read_header", "require_language_model"]
 
 _SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?",
             10: "<Q", 11: "<q", 12: "<d"}  # fmt: skip
 _STRING, _ARRAY = 8, 9
-_SPLIT_NAME = re.compile(r"^(?P<stem>.*)-(?P<no>\d{5})-of-(?P<count>\d{5})\.gguf$", re.IGNORECASE)
+_SPLIT_NAME = re.compile(
+    r"^(?P<stem>.*)-(?P<no>\d{5})-of-(?P<count>\d{5})(?P<suffix>\.gguf)$", re.IGNORECASE
+)
 _MAX_KEYS, _MAX_TENSORS, _MAX_TEXT, _MAX_DIMS = 1 << 16, 1 << 18, 1 << 26, 8
 _ENCODERS = ("bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3",
              "modern-bert", "eurobert", "t5encoder", "gemma-embedding", "llama-embed")  # fmt: skip
+_DIFFUSION = ("dream", "llada", "llada-moe", "rnd1")
 
 # number: (name, elements in a block, bytes of a block); ggml/src/ggml.c, type_traits
 GGML_TYPES = {
@@ -39,7 +43,8 @@ GGML_TYPES = {
     20: ("IQ4_NL", 32, 18), 21: ("IQ3_S", 256, 110), 22: ("IQ2_S", 256, 82),
     23: ("IQ4_XS", 256, 136), 24: ("I8", 1, 1), 25: ("I16", 1, 2), 26: ("I32", 1, 4),
     27: ("I64", 1, 8), 28: ("F64", 1, 8), 29: ("IQ1_M", 256, 56), 30: ("BF16", 1, 2),
-    34: ("TQ1_0", 256, 54), 35: ("TQ2_0", 256, 66), 39: ("MXFP4", 32, 17),
+    34: ("TQ1_0", 256, 54), 35: ("TQ2_0", 256, 66), 39: ("MXFP4", 32, 17), 40: ("NVFP4", 64, 36),
+    41: ("Q1_0", 128, 18), 42: ("Q2_0", 64, 18),
 }  # fmt: skip
 
 # general.file_type; llama.h, enum llama_ftype
@@ -49,14 +54,14 @@ FILE_TYPES = {
     17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS", 21: "Q2_K_S", 22: "IQ3_XS",
     23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S",
     29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0", 37: "TQ2_0",
-    38: "MXFP4_MOE",
+    38: "MXFP4_MOE", 39: "NVFP4", 40: "Q1_0", 41: "Q2_0",
 }  # fmt: skip
 UNQUANTISED = ("F32", "F16", "BF16")
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Name, shape (innermost first), ggml type, and where its bytes lie after the header."""
+    """Name, shape (innermost first), ggml type, and where its bytes lie after its part's header."""
 
     name: str
     shape: tuple[int, ...]
@@ -87,8 +92,9 @@ class Tensor:
 class GGUFHeader:
     """One file, or the first part of a split one; `parts` lists all of them.
 
-    metadata: scalars and strings as they are; an array is its length alone. token_bytes: the raw
-    tokenizer.ggml.tokens array, so that equal vocabularies compare at once.
+    metadata: of the first part; scalars and strings as they are, of an array its length alone.
+    tensors: of all parts. token_bytes: the raw tokenizer.ggml.tokens array, so that equal
+    vocabularies compare at once; n_vocab: the number of texts in it.
     """
 
     path: Path
@@ -98,6 +104,7 @@ class GGUFHeader:
     tensors: tuple[Tensor, ...]
     parts: tuple[Path, ...]
     token_bytes: bytes = field(repr=False)
+    n_vocab: int
 
     @property
     def architecture(self) -> str:
@@ -110,8 +117,13 @@ class GGUFHeader:
         return str(self.metadata.get("general.name") or self.path.stem)
 
     @property
+    def kind(self) -> str:
+        """Such as `language model`, `vision projector`, `LoRA adapter`, `embedding model`."""
+        return _kind(self)
+
+    @property
     def n_params(self) -> int:
-        """Weights in this part."""
+        """Weights in all parts."""
         return sum(tensor.n_elements for tensor in self.tensors)
 
     @property
@@ -130,11 +142,6 @@ class GGUFHeader:
         """Tokens that the model was trained for."""
         found = self.metadata.get(f"{self.architecture}.context_length")
         return int(found) if isinstance(found, int) else None
-
-    @property
-    def n_vocab(self) -> int:
-        """Tokens in the vocabulary, 0 where the file has none."""
-        return int(self.metadata.get("tokenizer.ggml.tokens", 0) or 0)
 
     @property
     def tokenizer_model(self) -> str:
@@ -176,55 +183,112 @@ def read_header(path: Path) -> GGUFHeader:
     path = Path(path)
     parts = _parts(path)
     headers = [_read_one(part, parts) for part in parts]
-    return headers[0]
+    for no, header in enumerate(headers):
+        _check_split(header, no, parts)
+    if len(headers) == 1:
+        return headers[0]
+    tensors = tuple(tensor for header in headers for tensor in header.tensors)
+    return replace(headers[0], tensors=tensors)
 
 
 def require_language_model(header: GGUFHeader, role: str) -> None:
     """Raise ModelKindError unless the file can write text; `role` is target or draft."""
-    kind, advice = _kind(header)
-    if kind:
-        raise ModelKindError(f"{header.path} cannot be the {role}: it is {kind}. {advice}")
+    if header.kind == LANGUAGE_MODEL:
+        return
+    article = "an" if header.kind[0] in "aeiou" else "a"
+    raise ModelKindError(
+        f"{header.path} cannot be the {role}: it is {article} {header.kind}. {_ADVICE[header.kind]}"
+    )
 
 
-def _kind(header: GGUFHeader) -> tuple[str, str]:
-    general_type = header.metadata.get("general.type")
-    if header.architecture == "clip" or general_type == "mmproj":
-        return "a vision projector", "Give the language model that it belongs to"
+LANGUAGE_MODEL = "language model"
+_ADVICE = {
+    "vision projector": "Give the language model that it belongs to",
+    "LoRA adapter": "A LoRA needs its base model: give that file",
+    "control vector": "Give the model that it steers",
+    "importance matrix": "Give the model that it was measured on",
+    "embedding model": "Give a model that generates text",
+    "encoder-decoder model": "Give a decoder-only model, such as Llama, Qwen or Gemma",
+    "diffusion model": "Give a model that writes one token after another",
+    "vocabulary without weights": "Give the model file itself",
+    "model without a vocabulary": "Convert it again with its tokenizer",
+}
+
+
+def _kind(header: GGUFHeader) -> str:
+    architecture, general_type = header.architecture, header.metadata.get("general.type")
+    causal = header.metadata.get(f"{architecture}.attention.causal", True)
+    if architecture == "clip" or general_type == "mmproj":
+        return "vision projector"
     if general_type == "adapter":
-        return "a LoRA adapter", "A LoRA needs its base model: give that file"
-    if header.architecture in _ENCODERS:
-        return "an embedding model", "Give a model that generates text"
+        return "LoRA adapter"
+    if architecture == "controlvector":
+        return "control vector"
+    if general_type == "imatrix":
+        return "importance matrix"
+    if architecture in _DIFFUSION:
+        return "diffusion model"
+    if architecture in _ENCODERS or causal is False:
+        return "embedding model"
+    if architecture == "t5":
+        return "encoder-decoder model"
     if not header.tensors:
-        return "a vocabulary without weights", "Give the model file itself"
-    if not header.n_vocab:
-        return "a model without a vocabulary", "Convert it again with its tokenizer"
-    return "", ""
+        return "vocabulary without weights"
+    return LANGUAGE_MODEL if header.n_vocab else "model without a vocabulary"
 
 
 def _parts(path: Path) -> tuple[Path, ...]:
-    if path.is_dir():
+    try:
+        status = path.stat()
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        if isinstance(error, PermissionError):
+            raise ModelFileError(f"{path} cannot be read: {error.strerror}") from None
+        raise ModelNotFoundError(f"there is no file {path}") from None
+    if stat.S_ISDIR(status.st_mode):
         raise ModelFileError(f"{path} is a folder: give the .gguf file in it")
-    if not path.exists():
-        raise ModelNotFoundError(f"there is no file {path}")
+    if not stat.S_ISREG(status.st_mode):
+        raise ModelFileError(f"{path} is a device or a pipe: give a .gguf file on a disk")
+    parts = part_paths(path)
+    missing = [part.name for part in parts if not part.exists()]
+    if missing:
+        raise ModelNotFoundError(
+            f"{path.name} is one of {len(parts)} parts, and {len(missing)} are missing from "
+            f"{path.parent}: {', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}"
+        )
+    return parts
+
+
+def part_paths(path: Path) -> tuple[Path, ...]:
+    """All parts of a split model, by the name of one of them; the path itself if it is whole."""
     found = _SPLIT_NAME.match(path.name)
     if not found:
         return (path,)
     count = int(found["count"])
-    names = [f"{found['stem']}-{i:05d}-of-{count:05d}.gguf" for i in range(1, count + 1)]
-    missing = [name for name in names if not (path.parent / name).exists()]
-    if missing:
-        raise ModelNotFoundError(
-            f"{path.name} is one of {count} parts, and {len(missing)} are missing from "
-            f"{path.parent}: {', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}"
+    ending = f"-of-{count:05d}{found['suffix']}"
+    names = [f"{found['stem']}-{i:05d}{ending}" for i in range(1, count + 1)]
+    return tuple(path.with_name(name) for name in names) or (path,)
+
+
+def _check_split(header: GGUFHeader, no: int, parts: tuple[Path, ...]) -> None:
+    said_no = header.metadata.get("split.no", no)
+    said_count = header.metadata.get("split.count", 0) or len(parts)
+    if isinstance(said_count, int) and said_count > 1 and len(parts) == 1:
+        raise ModelFileError(
+            f"{parts[0]} is one of {said_count} parts, and they find each other by name: call it "
+            f"as it was, such as model-00001-of-{said_count:05d}.gguf"
         )
-    return tuple(path.parent / name for name in names) or (path,)
+    if (said_no, said_count) != (no, len(parts)):
+        raise ModelFileError(
+            f"{parts[no]} says it is part {said_no} (from 0) of {said_count}, its name says part "
+            f"{no} of {len(parts)}: fetch the model again"
+        )
 
 
 def _read_one(path: Path, parts: tuple[Path, ...]) -> GGUFHeader:
-    size = path.stat().st_size
-    if size == 0:
-        raise ModelFileError(f"{path} is empty (0 bytes): fetch it again")
     try:
+        size = path.stat().st_size
+        if size == 0:
+            raise ModelFileError(f"{path} is empty (0 bytes): fetch it again")
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _Parser(path, data, size).parse(parts)
     except OSError as error:
@@ -238,6 +302,7 @@ class _Parser:
         self._size = size
         self._at = 0
         self._token_bytes = b""
+        self._n_vocab = 0
 
     def parse(self, parts: tuple[Path, ...]) -> GGUFHeader:
         try:
@@ -248,7 +313,14 @@ class _Parser:
             raise self._truncated("its header does not end") from None
         self._check_extent(metadata, tensors)
         return GGUFHeader(
-            parts[0], version, self._size, metadata, tensors, parts, self._token_bytes
+            path=parts[0],
+            version=version,
+            size_bytes=self._size,
+            metadata=metadata,
+            tensors=tensors,
+            parts=parts,
+            token_bytes=self._token_bytes,
+            n_vocab=self._n_vocab,
         )
 
     def _preamble(self) -> tuple[int, int, int]:
@@ -325,7 +397,7 @@ class _Parser:
         else:
             raise ModelFileError(f"{self._path} is damaged: {key!r} holds arrays of type {kind}")
         if key == "tokenizer.ggml.tokens" and kind == _STRING:
-            self._token_bytes = self._data[start : self._at]
+            self._token_bytes, self._n_vocab = self._data[start : self._at], int(n)
         return int(n)
 
     def _tensor(self) -> Tensor:

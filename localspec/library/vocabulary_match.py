@@ -40,7 +40,8 @@ def compare_vocabularies(target: GGUFHeader, draft: GGUFHeader) -> VocabularyMat
 
 def _refusal(target: GGUFHeader, draft: GGUFHeader, differing: list[int]) -> str:
     sides = " and ".join(
-        f"{role} {header.path.name} ({header.tokenizer_model}, {header.n_vocab:,} tokens)"
+        f"{role} {header.name} ({header.path.name}, tokenizer {header.tokenizer_model}, "
+        f"{header.n_vocab:,} tokens)"
         for role, header in (("target", target), ("draft", draft))
     )
     if differing:
@@ -48,10 +49,10 @@ def _refusal(target: GGUFHeader, draft: GGUFHeader, differing: list[int]) -> str
         a, b = (_text(header, first) for header in (target, draft))
         where = f"{len(differing):,} ids differ, the first is {first}: {a!r} and {b!r}"
     else:
-        where = "their lengths differ too much"
+        where = "the shared ids agree, but the lengths differ too much"
     return (
-        f"{sides} have different vocabularies: {where}. Choose a draft of the same family, or "
-        "`--draft none` (n-gram drafts need no model)"
+        f"{sides} have different vocabularies: {where}. Choose a draft of the same family, or use "
+        "`--draft none` or `--drafter ngram` (n-gram drafts need no model)"
     )
 
 

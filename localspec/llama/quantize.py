@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,8 @@ from localspec.llama.native import init_backend, last_error
 
 __all__ = ["QUANT_TYPES", "is_lossy", "quantize"]
 
-QUANT_TYPES = {name: number for number, name in FILE_TYPES.items()}
+_READ_ONLY = ("NVFP4",)  # llama.cpp runs such files, but its quantiser does not write them
+QUANT_TYPES = {name: number for number, name in FILE_TYPES.items() if name not in _READ_ONLY}
 
 
 def is_lossy(header: GGUFHeader) -> bool:
@@ -48,11 +50,11 @@ def quantize(
     header = read_header(source)
     _require_destination(source, destination, overwrite)
     folder = destination.parent
-    free, needed = shutil.disk_usage(folder).free, header.n_params * 2
-    if free < min(needed, header.total_size_bytes * 4):
+    free, needed = shutil.disk_usage(folder).free, _size_bytes(header.n_params, type_name.upper())
+    if free < needed:
         raise DiskSpaceError(
-            f"{destination} may need {needed / 1e9:.1f} GB, but {folder} has {free / 1e9:.1f} GB "
-            "free"
+            f"{destination} needs about {needed / 1e9:.1f} GB, but {folder} has "
+            f"{free / 1e9:.1f} GB free: make room, or write to another disk"
         )
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype = number
@@ -76,6 +78,14 @@ def quantize(
     finally:
         temporary.unlink(missing_ok=True)
     return read_header(destination)
+
+
+def _size_bytes(n_params: int, type_name: str) -> int:
+    """A rough size: block scales and the layers kept finer cost about one bit a weight."""
+    wide = {"F32": 4.0, "F16": 2.0, "BF16": 2.0}.get(type_name)
+    digit = re.search(r"\d", type_name)
+    bits = int(digit[0]) + 1 if digit else 8
+    return int(n_params * (wide or bits / 8))
 
 
 def _require_destination(source: Path, destination: Path, overwrite: bool) -> None:

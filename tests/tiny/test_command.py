@@ -1,0 +1,225 @@
+"""The command as a person meets it: streams, exit codes, and what bad input is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import localspec
+from localspec import LocalspecError
+from tests import tiny_models
+
+LOCALSPEC = [sys.executable, "-m", "localspec.cli.main"]
+
+
+def call(*args: object, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:
+    raw = stdin if isinstance(stdin, bytes) else stdin.encode()
+    ended = subprocess.run(
+        [*LOCALSPEC, *map(str, args)],
+        input=raw,
+        capture_output=True,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        timeout=60,
+    )
+    return subprocess.CompletedProcess(
+        ended.args, ended.returncode, ended.stdout.decode(), ended.stderr.decode()
+    )
+
+
+@pytest.fixture
+def run_pair(tiny_target: Path, tiny_draft: Path) -> list[object]:
+    return ["run", "--target", tiny_target, "--draft", tiny_draft, "--temp", 0, "-n", 20]
+
+
+def test_text_on_stdout_one_line_of_figures_on_stderr(run_pair: list[object]) -> None:
+    ended = call(*run_pair, "hello")
+    assert ended.returncode == 0
+    assert ended.stdout
+    assert len(ended.stderr.strip().splitlines()) == 1
+    for figure in ("20 tokens ·", "tokens/s", "judged", "per target pass", "draft", "verify"):
+        assert figure in ended.stderr
+
+
+def test_drafts_do_not_change_the_text(run_pair: list[object]) -> None:
+    plain = call(*run_pair, "hello", "--drafter", "none")
+    assert "plain decoding" in plain.stderr
+    for how in (["--n-draft", 1], ["--n-draft", 7], ["--drafter", "ngram"], ["--draft", "none"]):
+        assert call(*run_pair, "hello", *how).stdout == plain.stdout
+
+
+def test_the_prompt_may_come_from_a_pipe(run_pair: list[object]) -> None:
+    direct = call(*run_pair, "hello")
+    assert call(*run_pair, "-", stdin="hello").stdout == direct.stdout
+    assert call(*run_pair, stdin="hello").stdout == direct.stdout
+
+
+def test_json_lines_tell_the_whole_answer(run_pair: list[object]) -> None:
+    ended = call(*run_pair, "--json", "--n-draft", 3, "hello")
+    events = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [e["type"] for e in events][-1] == "finished"
+    assert {e["type"] for e in events} == {"prefill", "round", "finished"}
+    rounds = [e for e in events if e["type"] == "round"]
+    finished = events[-1]
+    assert "".join(r["text"] for r in rounds) == finished["text"]
+    timings = finished["timings"]
+    assert timings["draft_n"] == sum(r["n_draft"] for r in rounds)
+    assert timings["draft_n_accepted"] == sum(r["n_accepted"] for r in rounds)
+    assert timings["predicted_n"] == len(finished["token_ids"]) == 20
+    assert {"prompt_n", "prompt_per_second", "predicted_per_second"} <= set(timings)
+    for r in rounds:
+        assert {"index", "n_draft", "n_accepted", "draft_s", "verify_s"} <= set(r)
+        for token in r["tokens"]:
+            assert {"id", "text", "source", "verdict", "p", "q"} <= set(token)
+            assert token["verdict"] in ("accepted", "rejected", "discarded", "bonus", "correction")
+
+
+def test_zero_tokens_is_an_empty_answer(run_pair: list[object]) -> None:
+    ended = call(*run_pair, "-n", 0, "hello")
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert "0 tokens" in ended.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_error(tiny_target: Path) -> None:
+    command = " ".join(map(str, [*LOCALSPEC, "run", "-m", tiny_target, "--raw", "a", "--temp 0"]))
+    ended = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command} --json | head -c 5"],
+        capture_output=True, timeout=60, text=True,
+    )  # fmt: skip
+    assert ended.returncode == 0
+    assert "Traceback" not in ended.stderr
+
+
+def test_ctrl_c_keeps_what_was_made(tiny_target: Path) -> None:
+    process = subprocess.Popen(
+        [*LOCALSPEC, "run", "-m", str(tiny_target), "--raw", "a", "--json", "-c", "100000"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        if '"round"' in line:
+            break
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert json.loads(out.splitlines()[-1])["reason"] == "cancelled"
+
+
+BAD_FILES = ["missing", "text", "empty", "truncated", "folder", "projector", "adapter", "bert"]
+
+
+@pytest.fixture(scope="module")
+def bad_files(tmp_path_factory: pytest.TempPathFactory, tiny_target: Path) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("bad")
+    paths = {name: folder / f"{name}.gguf" for name in BAD_FILES}
+    paths["text"].write_text("this is no model")
+    paths["empty"].write_bytes(b"")
+    whole = tiny_target.read_bytes()
+    paths["truncated"].write_bytes(whole[: len(whole) // 2])
+    paths["folder"].mkdir()
+    tiny_models.write_projector(paths["projector"])
+    tiny_models.write_adapter(paths["adapter"])
+    tiny_models.write_bert(paths["bert"])
+    return paths
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_bad_files_get_a_named_error(
+    bad_files: dict[str, Path], tiny_target: Path, name: str
+) -> None:
+    ended = call("run", "--target", bad_files[name], "--draft", "none", "hello")
+    assert_named_error(ended)
+    assert bad_files[name].name in ended.stderr
+    with pytest.raises(LocalspecError, match=bad_files[name].name):
+        localspec.load(tiny_target, bad_files[name])
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["hello", "--temp", -1], "temperature is -1"),
+        (["hello", "--n-draft", -1], "n_draft is -1"),
+        (["hello", "-n", -1], "max_tokens is -1"),
+        (["hello", "--top-k", -3], "top_k is -3"),
+        (["hello", "-c", 0], "n_ctx is 0"),
+        (["hello", "-t", 0], "n_threads is 0"),
+        (["hello", "--type-k", "q9"], "unknown cache type"),
+        (["hello", "--temprature", 1], "No such option"),
+        (["hello", "--verifier", "guess"], "guess"),
+        (["hello", "--stop", ""], "stop takes strings"),
+        (["hello", "--logit-bias", "x"], "ID=BIAS"),
+        (["hello", "--draft", "none", "--drafter", "model"], "no draft model"),
+        (["hello", "--raw", "--system", "x"], "chat template"),
+        (["", "--raw"], "prompt is empty"),
+        (["   "], "message is empty"),
+        (["word " * 400, "-c", 256], "256"),
+        (["-"], "message is empty"),
+    ],
+)
+def test_bad_input_gets_a_named_error(tiny_target: Path, args: list[object], message: str) -> None:
+    ended = call("run", "--target", tiny_target, *args)
+    assert_named_error(ended)
+    assert message in ended.stderr
+
+
+def test_incompatible_vocabularies_are_refused(tiny_target: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.gguf"
+    tiny_models.write_llama(other, vocab="plain")
+    ended = call("run", "-m", tiny_target, "-md", other, "hello")
+    assert_named_error(ended)
+    assert "differ" in ended.stderr
+    assert "--draft none" in ended.stderr
+
+
+def test_standard_input_that_is_not_text_is_named(tiny_target: Path) -> None:
+    ended = call("run", "-m", tiny_target, "-", stdin=b"\xff\xfe\x00")
+    assert_named_error(ended)
+    assert "UTF-8" in ended.stderr
+
+
+def test_unknown_names_are_told_the_nearest() -> None:
+    ended = call("run", "-m", "qwen2.5-coder-1.5", "hello")
+    assert_named_error(ended)
+    assert "qwen2.5-coder-1.5b" in ended.stderr
+
+
+def test_quantize_makes_another_level_and_says_what_was_lost(
+    tmp_path: Path, tiny_target: Path
+) -> None:
+    out = tmp_path / "out.gguf"
+    first = call("quantize", tiny_target, out, "--type", "q8_0")
+    assert (first.returncode, first.stdout) == (0, "")
+    assert "wrote" in first.stderr
+    assert "Q8_0" in call("models", "show", out).stdout
+    assert_named_error(call("quantize", tiny_target, out, "--type", "q8_0"))
+    again = call("quantize", out, tmp_path / "again.gguf", "--type", "Q4_0")
+    assert "is Q8_0 already" in again.stderr
+    assert_named_error(call("quantize", tiny_target, tmp_path / "x.gguf", "--type", "Q99"))
+    assert_named_error(call("quantize", tiny_target, tiny_target, "--type", "Q8_0"))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["again.gguf", "out.gguf"]
+
+
+def test_help_answers_without_the_engine() -> None:
+    code = (
+        "import sys; from localspec.cli.main import cli; "
+        "cli.main(['--help'], standalone_mode=False); "
+        "print([m for m in ('numpy', 'llama_cpp', 'textual', 'rich') if m in sys.modules])"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip().endswith("[]")
+    assert call("--version").stdout.startswith("localspec")
+
+
+def assert_named_error(ended: subprocess.CompletedProcess[str]) -> None:
+    assert ended.returncode == 2, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout == ""
+    assert ended.stderr.strip()
