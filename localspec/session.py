@@ -105,13 +105,14 @@ class Session:
         if not self._lock.acquire(blocking=False):
             raise BusyError("this session is generating: wait, or load a second one")
         try:
+            self._cancel.clear()
             ids = self.encode(prompt)
             engine = self._engine(parsed)
             engine.require_prompt(ids)
         except BaseException:
             self._lock.release()
             raise
-        return _Released(self._events(engine, ids), self._lock)
+        return _Released(engine.run(ids), self._lock)
 
     def complete(self, prompt: Prompt, **options: Any) -> Completion:
         """One whole answer; arguments as for stream()."""
@@ -284,10 +285,6 @@ class Session:
             stop=options.stop,
             stop_ids=frozenset(token for token in ids.values() if token is not None),
         )
-
-    def _events(self, engine: Engine, ids: list[int]) -> Iterator[Event]:
-        self._cancel.clear()
-        yield from engine.run(ids)
 
 
 class _Released:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import signal
 import sys
 import threading
 from collections.abc import Generator
@@ -207,13 +208,15 @@ class _Answering:
     def events(self) -> Generator[Event, None, None]:
         """The events, Finished last; closing it stops the generation and waits for its thread."""
         thread = threading.Thread(target=self._generate, name="generation")
+        before = signal.signal(signal.SIGINT, self._interrupt)
         thread.start()
         try:
             while self.finished is None:
                 yield self._next()
         finally:
             self._session.cancel()
-            self._join(thread)
+            thread.join()
+            signal.signal(signal.SIGINT, before)
 
     def _generate(self) -> None:
         from localspec.speculation.events import Finished
@@ -229,13 +232,7 @@ class _Answering:
     def _next(self) -> Event:
         from localspec.speculation.events import Finished
 
-        while True:
-            try:
-                event = self._events.get()
-                break
-            except KeyboardInterrupt:
-                self.interrupted = True
-                self._session.cancel()
+        event = self._events.get()
         if isinstance(event, LocalspecError):
             raise event
         if isinstance(event, BaseException):
@@ -244,9 +241,8 @@ class _Answering:
             self.finished = event
         return event
 
-    def _join(self, thread: threading.Thread) -> None:
-        while thread.is_alive():
-            try:
-                thread.join()
-            except KeyboardInterrupt:
-                self.interrupted = True
+    def _interrupt(self, _signal: int, _frame: object) -> None:
+        """The first Ctrl-C ends the answer; the next one is Python's own."""
+        self.interrupted = True
+        self._session.cancel()
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -21,6 +21,8 @@ LOCALSPEC = [sys.executable, "-m", "localspec.cli.main"]
 
 def call(*args: object, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:
     raw = stdin if isinstance(stdin, bytes) else stdin.encode()
+    if args[0] == "run" and "-t" not in args:
+        args = ("run", "-t", 1, *args[1:])  # see tests/tiny/conftest.py
     ended = subprocess.run(
         [*LOCALSPEC, *map(str, args)],
         input=raw,
@@ -87,7 +89,9 @@ def test_zero_tokens_is_an_empty_answer(run_pair: list[object]) -> None:
 
 
 def test_a_reader_that_leaves_early_is_no_error(tiny_target: Path) -> None:
-    command = " ".join(map(str, [*LOCALSPEC, "run", "-m", tiny_target, "--raw", "a", "--temp 0"]))
+    command = " ".join(
+        map(str, [*LOCALSPEC, "run", "-t 1", "-m", tiny_target, "--raw", "a", "--temp 0"])
+    )
     ended = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command} --json | head -c 5"],
         capture_output=True, timeout=60, text=True,
@@ -97,8 +101,9 @@ def test_a_reader_that_leaves_early_is_no_error(tiny_target: Path) -> None:
 
 
 def test_ctrl_c_keeps_what_was_made(tiny_target: Path) -> None:
+    long = "-t 1 -c 99999"  # an answer that does not end by itself
     process = subprocess.Popen(
-        [*LOCALSPEC, "run", "-m", str(tiny_target), "--raw", "a", "--json", "-c", "100000"],
+        [*LOCALSPEC, "run", "-m", str(tiny_target), "--raw", "a", "--json", *long.split()],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout is not None

@@ -8,11 +8,12 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
 
-from localspec.errors import DiskSpaceError, DownloadError
+from localspec.errors import DiskSpaceError, DownloadError, LocalspecError, ModelNotFoundError
 from localspec.library import hub, mirror, references
 from localspec.library.catalog import CatalogFile
 from localspec.library.mirror import fetch_from_mirror, mirrored_path
@@ -243,4 +244,58 @@ def test_a_file_in_the_hubs_cache_needs_no_network(
 
 def test_a_repository_without_a_hub_is_named() -> None:
     with pytest.raises(DownloadError, match=r"me/x-GGUF could not be fetched: the hub did not"):
+        references.resolve("me/x-GGUF")
+
+
+REPO = [
+    "README.md",
+    "mmproj-model-q8_0.gguf",
+    "big-q8_0-00003-of-00003.gguf",
+    "big-q8_0-00001-of-00003.gguf",
+    "big-q8_0-00002-of-00003.gguf",
+    "big-q4_k_m.gguf",
+    "big-q4_k_m-00001-of-00002.gguf",
+    "big-q4_k_m-00002-of-00002.gguf",
+    "big-q4_k_s.gguf",
+]
+
+
+@pytest.mark.parametrize(
+    ("quant", "picked"),
+    [
+        ("Q4_K_M", ["big-q4_k_m.gguf"]),
+        ("Q8_0", [f"big-q8_0-0000{i}-of-00003.gguf" for i in (1, 2, 3)]),
+    ],
+)
+def test_the_files_of_a_quant_level(
+    monkeypatch: pytest.MonkeyPatch, quant: str, picked: list[str]
+) -> None:
+    siblings = [SimpleNamespace(rfilename=name) for name in REPO]
+    monkeypatch.setattr(hub, "_listing", lambda repo: SimpleNamespace(siblings=siblings))
+    assert hub.pick_files("me/big-GGUF", quant) == picked
+    with pytest.raises(ModelNotFoundError, match=r"no GGUF file of Q5_K. It has: .*big-q4_k_s"):
+        hub.pick_files("me/big-GGUF", "Q5_K")
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("GatedRepoError", r"accept its licence on https://huggingface\.co/me/x-GGUF, then log in"),
+        ("RepositoryNotFoundError", "no repository me/x-GGUF, or it is private"),
+    ],
+)
+def test_a_refusal_of_the_hub_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, name: str, advice: str
+) -> None:
+    import huggingface_hub
+    from huggingface_hub import errors
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        kind = getattr(errors, name)
+        raise kind.__new__(kind)  # made by hand: the arguments differ between releases
+
+    monkeypatch.undo()
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", refuse)
+    with pytest.raises(LocalspecError, match=advice):
         references.resolve("me/x-GGUF")
