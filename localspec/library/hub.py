@@ -5,6 +5,7 @@ Tokens, resuming and the cache layout are the library's own business.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from localspec.errors import DownloadError, ModelNotFoundError
+from localspec.library.gguf_header import part_paths
 from localspec.library.mirror import require_space
 
 __all__ = ["HubUnreachableError", "cached_file", "fetch_file", "pick_files"]
 
 _PROBE_S = 8.0
+_DISK_TROUBLE = (errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS)
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 
 
@@ -40,8 +43,10 @@ def cached_quant(repo: str, quant: str) -> Path | None:
     for snapshot in sorted(folder.glob("*"), reverse=True):
         names = [str(path.relative_to(snapshot)) for path in snapshot.rglob("*.gguf")]
         picked = _match(names, quant)
-        if picked and all((snapshot / name).exists() for name in picked):
-            return snapshot / picked[0]
+        if picked:
+            parts = part_paths(snapshot / picked[0])
+            if all(part.exists() for part in parts):  # an interrupted fetch leaves some
+                return parts[0]
     return None
 
 
@@ -104,7 +109,7 @@ def _listing(repo: str) -> Any:
 
 
 def _named(error: Exception, repo: str, file: str | None) -> DownloadError | ModelNotFoundError:
-    from huggingface_hub import errors
+    from huggingface_hub import constants, errors
 
     page = f"https://huggingface.co/{repo}"
     if isinstance(error, errors.GatedRepoError):
@@ -118,6 +123,11 @@ def _named(error: Exception, repo: str, file: str | None) -> DownloadError | Mod
         )
     if isinstance(error, errors.HfHubHTTPError):
         return DownloadError(f"the hub refused {repo}: {str(error).splitlines()[0]}")
+    if isinstance(error, OSError) and error.errno in _DISK_TROUBLE:
+        return DownloadError(
+            f"the hub's cache folder {constants.HF_HUB_CACHE} cannot be written "
+            f"({error.strerror}): make room, or set HF_HOME to another folder"
+        )
     what = f"{file} of {repo}" if file else repo
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return HubUnreachableError(f"the hub did not answer for {what} ({reason})")
