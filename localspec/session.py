@@ -14,7 +14,7 @@ from localspec.library.gguf_header import GGUFHeader, read_header, require_langu
 from localspec.library.references import pair_draft, resolve
 from localspec.library.vocabulary_match import compare_vocabularies
 from localspec.llama.context import CancelFlag, Context
-from localspec.llama.devices import physical_cores
+from localspec.llama.devices import physical_cores, supports_gpu_offload
 from localspec.llama.model import Model
 from localspec.options import DEFAULT_N_CTX, LoadOptions, Options, parse
 from localspec.sampling.seeds import resolve_seed, sequential_uniforms
@@ -174,6 +174,11 @@ class Session:
             )
         )
         self._on_gpu = target.n_gpu_layers > 0
+        if max(options.n_gpu_layers, options.n_gpu_layers_draft) > 0 and not supports_gpu_offload():
+            self.notes.append(
+                "this build has no GPU support, so n_gpu_layers is not in use; "
+                "`localspec doctor` says how to rebuild"
+            )
         self._target = self._context(target, options, max_rows=64)
         self._template = ChatTemplate(
             target.chat_template,
@@ -196,6 +201,11 @@ class Session:
             self.notes.append(f"the draft model is not used: {draft.rollback_refused}")
         else:
             self._draft = self._context(draft, options, max_rows=1)
+            if self._draft.n_ctx != self._target.n_ctx:
+                self.notes.append(
+                    f"the draft's context is {self._draft.n_ctx:,} tokens, the target's "
+                    f"{self._target.n_ctx:,}: drafting ends where the shorter one is full"
+                )
 
     def _context(self, model: Model, options: LoadOptions, *, max_rows: int) -> Context:
         n_ctx = options.n_ctx or min(DEFAULT_N_CTX, model.n_ctx_train or DEFAULT_N_CTX)
