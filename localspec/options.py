@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -19,6 +20,8 @@ __all__ = ["LoadOptions", "Options", "parse"]
 VERIFIERS = ("auto", "match", "rejection", "block")
 DRAFTERS = ("auto", "model", "ngram", "none")
 DEFAULT_N_CTX = 8192
+_MAX_THREADS = 512  # ggml.h, GGML_MAX_N_THREADS: more kill the process
+_MAX_N_CTX = 1 << 24
 
 T = TypeVar("T")
 
@@ -47,15 +50,22 @@ class LoadOptions:
     type_v: str = "f16"
 
     def __post_init__(self) -> None:
-        for name in ("n_ctx", "n_threads", "n_threads_batch"):
+        for name in ("n_threads", "n_threads_batch"):
             if getattr(self, name) is not None:
-                _whole(name, getattr(self, name), 1)
-        _whole("n_batch", self.n_batch, 1)
-        _whole("main_gpu", self.main_gpu, 0)
+                _whole(name, getattr(self, name), 1, _MAX_THREADS)
+        if self.n_ctx is not None:
+            _whole("n_ctx", self.n_ctx, 1, _MAX_N_CTX)
+        _whole("n_batch", self.n_batch, 1, _MAX_N_CTX)
+        _whole("main_gpu", self.main_gpu, 0, _MAX_THREADS)
         for name in ("n_gpu_layers", "n_gpu_layers_draft"):
-            _whole(name, getattr(self, name), None)
+            _whole(name, getattr(self, name), -1_000, 100_000)
         if self.tensor_split is not None:
-            object.__setattr__(self, "tensor_split", tuple(self.tensor_split))
+            shares: Any = self.tensor_split
+            if not isinstance(shares, (list, tuple)) or not all(
+                isinstance(share, numbers.Real) for share in shares
+            ):
+                raise InvalidOptionError(f"tensor_split takes a list of numbers, not {shares!r}")
+            object.__setattr__(self, "tensor_split", tuple(shares))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +106,12 @@ class Options:
         _one_of("verifier", self.verifier, VERIFIERS)
         _one_of("drafter", self.drafter, DRAFTERS)
         given: Any = self.stop  # one string is taken too
-        stop = (given,) if isinstance(given, str) else tuple(given)
-        if not all(isinstance(text, str) and text for text in stop):
+        stop = (given,) if isinstance(given, str) else given
+        if not isinstance(stop, (list, tuple)) or not all(
+            isinstance(text, str) and text for text in stop
+        ):
             raise InvalidOptionError("stop takes strings that are not empty")
-        object.__setattr__(self, "stop", stop)
+        object.__setattr__(self, "stop", tuple(stop))
         self.sampling()  # validates the rest
 
     def sampling(self) -> SamplingParams:
@@ -119,11 +131,14 @@ def parse(kind: type[T], given: Mapping[str, Any]) -> T:
     return kind(**given)
 
 
-def _whole(name: str, value: object, low: int | None) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
+def _whole(name: str, value: Any, low: int, high: int | None = None) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise InvalidOptionError(f"{name} must be a whole number, not {value!r}")
-    if low is not None and value < low:
-        raise InvalidOptionError(f"{name} is {value}: it must be {low} or more")
+    number = int(value)
+    if number < low:
+        raise InvalidOptionError(f"{name} is {number}: it must be {low} or more")
+    if high is not None and number > high:
+        raise InvalidOptionError(f"{name} is {number:,}: it must be at most {high:,}")
 
 
 def _one_of(name: str, value: str, choices: Sequence[str]) -> None:

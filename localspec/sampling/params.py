@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from localspec.errors import InvalidOptionError
 
@@ -37,10 +39,21 @@ class SamplingParams:
         _check("top_k", self.top_k, low=0)
         _check("top_p", self.top_p, low=0.0, high=1.0)
         _check("min_p", self.min_p, low=0.0, high=1.0)
-        _check("repeat_penalty", self.repeat_penalty, above=0.0)
+        _check("repeat_penalty", self.repeat_penalty, low=0.01, high=100.0)
         _check("presence_penalty", self.presence_penalty)
         _check("frequency_penalty", self.frequency_penalty)
         _check("penalty_last_n", self.penalty_last_n, low=0)
+        for name in ("top_k", "penalty_last_n"):
+            if not isinstance(getattr(self, name), numbers.Integral):
+                raise InvalidOptionError(
+                    f"{name} must be a whole number, not {getattr(self, name)!r}"
+                )
+        given: Any = self.logit_bias
+        if not isinstance(given, Mapping) or not all(
+            isinstance(token, numbers.Integral) and isinstance(bias, numbers.Real)
+            for token, bias in given.items()
+        ):
+            raise InvalidOptionError(f"logit_bias maps token ids to numbers, not {given!r}")
         for token, bias in self.logit_bias.items():
             if math.isnan(bias) or bias == math.inf:
                 raise InvalidOptionError(
@@ -64,19 +77,17 @@ class SamplingParams:
 
 def _check(
     name: str,
-    value: float,
+    value: Any,
     *,
     low: float | None = None,
-    above: float | None = None,
     high: float | None = None,
 ) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise InvalidOptionError(f"{name} must be a number, not {value!r}")
-    if not math.isfinite(value):
+    number = float(value)
+    if not math.isfinite(number):
         raise InvalidOptionError(f"{name} is {value}: it must be finite")
-    if low is not None and value < low:
+    if low is not None and number < low:
         raise InvalidOptionError(f"{name} is {value}: it must be {low:g} or more")
-    if above is not None and value <= above:
-        raise InvalidOptionError(f"{name} is {value}: it must be greater than {above:g}")
-    if high is not None and value > high:
+    if high is not None and number > high:
         raise InvalidOptionError(f"{name} is {value}: it must be at most {high:g}")

@@ -6,7 +6,9 @@ on the draft length nor on the drafter. *rejection* and *block* draw one after a
 
 from __future__ import annotations
 
+import numbers
 import secrets
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +21,11 @@ def resolve_seed(seed: int | None) -> int:
     """The seed itself, or a fresh one from the operating system for None and −1."""
     if seed is None or seed == -1:
         return secrets.randbits(32)
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
-        raise InvalidOptionError(f"seed is {seed!r}: give a whole number of 0 or more")
-    return seed
+    given: Any = seed
+    whole = isinstance(given, numbers.Integral) and not isinstance(given, bool)
+    if not whole or not 0 <= seed < 2**64:
+        raise InvalidOptionError(f"seed is {seed!r}: give a whole number from 0 to 2**64 - 1")
+    return int(seed)
 
 
 def position_uniform(seed: int, position: int) -> float:

@@ -288,12 +288,32 @@ def test_stop_strings_cut_the_text(pair: Session) -> None:
         ({"verifier": "guess"}, "verifier is 'guess'"),
         ({"seed": -7}, "seed is -7"),
         ({"stop": ""}, "not empty"),
+        ({"stop": 5}, "takes strings"),
+        ({"top_k": 2.5}, "top_k must be a whole number"),
+        ({"max_tokens": "3"}, "max_tokens must be a whole number"),
+        ({"logit_bias": {"a": 1}}, "logit_bias maps token ids"),
+        ({"repeat_penalty": 1e-300}, "repeat_penalty is 1e-300"),
         ({"logit_bias": {3: float("nan")}}, "logit_bias of token 3"),
     ],
 )
 def test_bad_options_are_named(pair: Session, options: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidOptionError, match=message):
         pair.complete(PROMPT, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_threads": 100_000}, "at most 512"),  # ggml dies of more
+        ({"n_ctx": 10**10}, "at most 16,777,216"),
+        ({"n_ctx": "9"}, "whole number"),
+        ({"tensor_split": "a"}, "list of numbers"),
+        ({"n_batch": 0}, "n_batch is 0"),
+    ],
+)
+def test_bad_load_options_are_named(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        LoadOptions(**options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("prompt", ["", []])
