@@ -102,7 +102,7 @@ def main() -> None:
         ours, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
         ratio = statistics.median(a / b for a, b in pairs)
         print(
-            f"{session.target_header.path.name}, {session.device}, {session.n_threads} threads, "
+            f"{session.target_path.name}, {session.device}, {session.n_threads} threads, "
             f"{result.stats.predicted_n} tokens, {args.repeat} pairs"
         )
         print(f"localspec plain  {ours:.2f} tokens/s (median)")

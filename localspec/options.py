@@ -18,7 +18,7 @@ from localspec.sampling.params import SamplingParams
 __all__ = ["LoadOptions", "Options", "parse"]
 
 VERIFIERS = ("auto", "match", "rejection", "block")
-DRAFTERS = ("auto", "model", "ngram", "none")
+DRAFTERS = ("auto", "model", "ngram", "splice", "none")
 DEFAULT_N_CTX = 8192
 _MAX_THREADS = 512  # ggml.h, GGML_MAX_N_THREADS: more kill the process
 _MAX_N_CTX = 1 << 24
@@ -33,8 +33,10 @@ class LoadOptions:
     n_ctx: tokens; None is 8192 or what the model was trained for, whichever is less.
     n_gpu_layers, n_gpu_layers_draft: negative puts every layer on the GPU (ignored, and said so
     by `Session.devices`, in a build without GPU support). flash_attn: auto, on, off.
-    type_k, type_v: types of the K/V caches, f16 by default. n_threads: None is the physical
-    cores that this process may use.
+    type_k, type_v: types of the K/V caches; None is f16, or bf16 when exact. n_threads: None is
+    the physical cores that this process may use. exact: verify only in batch sizes whose rows
+    are bit-identical to single-token rows, found by test at load, so that greedy text is byte
+    for byte the plain text of an exact load.
     """
 
     n_ctx: int | None = None
@@ -46,8 +48,9 @@ class LoadOptions:
     main_gpu: int = 0
     tensor_split: tuple[float, ...] | None = None
     flash_attn: str = "auto"
-    type_k: str = "f16"
-    type_v: str = "f16"
+    type_k: str | None = None
+    type_v: str | None = None
+    exact: bool = False
 
     def __post_init__(self) -> None:
         for name in ("n_threads", "n_threads_batch"):
@@ -59,6 +62,8 @@ class LoadOptions:
         _whole("main_gpu", self.main_gpu, 0, _MAX_THREADS)
         for name in ("n_gpu_layers", "n_gpu_layers_draft"):
             _whole(name, getattr(self, name), -1_000, 100_000)
+        if not isinstance(self.exact, bool):
+            raise InvalidOptionError(f"exact is {self.exact!r}: give True or False")
         if self.tensor_split is not None:
             shares: Any = self.tensor_split
             if not isinstance(shares, (list, tuple)) or not all(
@@ -75,10 +80,13 @@ class Options:
     max_tokens: None goes on until the model ends or the context is full.
     seed: None or -1 draws a fresh one, which the stats report.
     stop: strings that end the answer; they are cut from it.
-    n_draft: tokens drafted each round, exactly that many where there is room; None leaves it to
-    localspec. verifier: auto is `match` when greedy or when a seed is given (its text depends on
-    the seed alone), else `block` with a draft model and `rejection` otherwise.
-    drafter: auto is the draft model if one is loaded, else n-grams.
+    n_draft: tokens drafted each round, exactly that many where there is room; None drafts as much
+    as pays by the costs measured on this machine, down to nothing, and at most n_draft_max
+    (16, or 32 for copies of the text, by default). verifier: auto is `match` when greedy or when
+    a seed is given (its text depends on the seed alone); else a draft drawn at random is judged
+    by `block` and any other by `match`, whichever drafts were accepted more of late.
+    drafter: model is the draft model, ngram copies what followed the same words earlier in the
+    text, splice is both, auto is both when the draft model can pay here and ngram when not.
     Raises InvalidOptionError for a value outside its range.
     """
 
@@ -95,14 +103,18 @@ class Options:
     seed: int | None = None
     stop: tuple[str, ...] = ()
     n_draft: int | None = None
+    n_draft_max: int | None = None
     verifier: str = "auto"
     drafter: str = "auto"
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None:
             _whole("max_tokens", self.max_tokens, 0)
-        if self.n_draft is not None:
-            _whole("n_draft", self.n_draft, 0)
+        for name in ("n_draft", "n_draft_max"):
+            if getattr(self, name) is not None:
+                _whole(name, getattr(self, name), 0)
+        if self.n_draft is not None and self.n_draft_max is not None:
+            raise InvalidOptionError("n_draft is exact and n_draft_max a bound: give one of them")
         _one_of("verifier", self.verifier, VERIFIERS)
         _one_of("drafter", self.drafter, DRAFTERS)
         given: Any = self.stop  # one string is taken too

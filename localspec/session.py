@@ -10,26 +10,31 @@ from typing import Any, TypeAlias
 
 from localspec.chat.template import ChatTemplate, Message
 from localspec.errors import BusyError, InvalidOptionError
-from localspec.library.gguf_header import GGUFHeader, read_header, require_language_model
+from localspec.library.measured_costs import load_costs, save_costs
 from localspec.library.references import pair_draft, resolve
-from localspec.library.vocabulary_match import compare_vocabularies
-from localspec.llama.context import CancelFlag, Context
-from localspec.llama.devices import physical_cores, supports_gpu_offload
-from localspec.llama.model import Model
-from localspec.options import DEFAULT_N_CTX, LoadOptions, Options, parse
+from localspec.llama.context import Context
+from localspec.options import LoadOptions, Options, parse
+from localspec.pair import Pair
 from localspec.sampling.seeds import resolve_seed, sequential_uniforms
-from localspec.speculation.controller import FixedController
-from localspec.speculation.drafters import Drafter, ModelDrafter, NgramDrafter
+from localspec.speculation.controller import Controller, FixedController
+from localspec.speculation.copies import Copies
+from localspec.speculation.costs import Costs, CostTable
+from localspec.speculation.draft_cache import DraftCache
+from localspec.speculation.draft_temperature import DraftTemperature
+from localspec.speculation.economics import Outlook, look
 from localspec.speculation.engine import Engine, Limits
 from localspec.speculation.events import Event, Finished, Stats
+from localspec.speculation.expected_value import ExpectedValueController, Experience
+from localspec.speculation.measure import DRAFT_SIZES, TARGET_SIZES, measure
+from localspec.speculation.model_drafter import ModelDrafter
+from localspec.speculation.splice_drafter import SpliceDrafter
 
 __all__ = ["Completion", "Prompt", "Session", "load"]
 
 Prompt: TypeAlias = "str | Sequence[int] | Sequence[Message]"
 
 DEFAULT_TARGET = "default"
-_N_DRAFT_GPU = 4
-_N_DRAFT_CPU = 2  # a batch of 3 is bit-identical to single steps on the usual quants
+_TARGET_BUDGET_S, _DRAFT_BUDGET_S = 0.7, 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,8 @@ class Session:
     """A loaded pair. Use it as a context manager, or call close().
 
     One generation at a time: a second caller gets BusyError. What was evaluated for one prompt
-    is reused for the next that begins with the same tokens.
+    is reused for the next that begins with the same tokens, and what was measured and learned
+    about the pair serves the next answer.
     """
 
     def __init__(
@@ -55,43 +61,74 @@ class Session:
         draft_path: Path | None = None,
         options: LoadOptions | None = None,
     ) -> None:
-        options = options or LoadOptions()
-        self.target_header = _language_model(target_path, "target")
-        self.draft_header = _language_model(draft_path, "draft") if draft_path else None
-        self.notes: list[str] = []
-        self._foreign_ids: frozenset[int] = frozenset()
-        if self.draft_header is not None:
-            matched = compare_vocabularies(self.target_header, self.draft_header)
-            self._foreign_ids = matched.differing_ids
-            if matched.differing_ids:
-                self.notes.append(
-                    f"{len(matched.differing_ids)} token ids differ between the vocabularies; "
-                    "drafts end there"
-                )
-        self.n_threads = options.n_threads or physical_cores()
-        self._cancel = CancelFlag()
+        self._pair = pair = Pair(target_path, draft_path, options or LoadOptions())
         self._lock = threading.Lock()
-        self._closers: list[Any] = []
-        try:
-            self._load(options)
-        except BaseException:
-            self.close()
-            raise
+        self._template = ChatTemplate(
+            pair.target.model.chat_template,
+            pair.target.model.vocabulary,
+            pair.target.model.vocabulary.bos_text,
+            pair.target.model.vocabulary.eos_text,
+        )
+        self._draft_cache = None
+        if pair.draft is not None:
+            self._draft_cache = DraftCache(
+                pair.draft, n_vocab_target=pair.target.n_vocab, foreign_ids=pair.foreign_ids
+            )
+        self._copies = Copies()
+        self._experience = Experience()
+        self._temperature = DraftTemperature()
+        self._costs: Costs | None = None
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know about this load."""
+        return self._pair.notes
+
+    @property
+    def target_path(self) -> Path:
+        """The target's file."""
+        return self._pair.target_header.path
+
+    @property
+    def draft_path(self) -> Path | None:
+        """The draft model's file, None without one."""
+        header = self._pair.draft_header
+        return header.path if header else None
 
     @property
     def n_ctx(self) -> int:
         """Tokens that the target's context holds."""
-        return self._target.n_ctx
+        return self._pair.target.n_ctx
+
+    @property
+    def n_threads(self) -> int:
+        """Threads that decode."""
+        return self._pair.n_threads
 
     @property
     def has_draft_model(self) -> bool:
-        """True when a draft model is loaded and used."""
-        return self._draft is not None
+        """True when a draft model is loaded and can be used."""
+        return self._pair.draft is not None
 
     @property
     def device(self) -> str:
         """Where the target really runs."""
-        return f"GPU ({self._target.model.n_gpu_layers} layers)" if self._on_gpu else "CPU"
+        pair = self._pair
+        return f"GPU ({pair.target.model.n_gpu_layers} layers)" if pair.on_gpu else "CPU"
+
+    @property
+    def costs(self) -> Costs:
+        """T(n) and D(n) of this pair: from an earlier load, else measured now, within a second."""
+        if self._costs is None:
+            with self._exclusive():
+                self._costs = self._measured()
+        return self._costs
+
+    def outlook(self) -> Outlook | None:
+        """Whether the draft model can pay here, in numbers and words; None without one."""
+        if self._pair.draft is None or self._pair.target.model.rollback_refused:
+            return None
+        return look(self.costs)
 
     def stream(self, prompt: Prompt, **options: Any) -> Iterator[Event]:
         """Events of one answer: Prefill…, Round…, Finished.
@@ -102,11 +139,10 @@ class Session:
         at the first event.
         """
         parsed = parse(Options, options)
-        if not self._lock.acquire(blocking=False):
-            raise BusyError("this session is generating: wait, or load a second one")
+        ids = self.encode(prompt)
+        self._acquire()
         try:
-            self._cancel.clear()
-            ids = self.encode(prompt)
+            self._pair.cancel.clear()
             engine = self._engine(parsed)
             engine.require_prompt(ids)
         except BaseException:
@@ -131,11 +167,11 @@ class Session:
     def cancel(self) -> None:
         """Stop the running answer; callable from any thread. It finishes as `cancelled`."""
         if self._lock.locked():
-            self._cancel.set()
+            self._pair.cancel.set()
 
     def encode(self, prompt: Prompt) -> list[int]:
         """The token ids that stream() would use for this prompt."""
-        vocabulary = self._target.model.vocabulary
+        vocabulary = self._pair.target.model.vocabulary
         if isinstance(prompt, str):
             return vocabulary.tokenize(prompt) if prompt else []
         if isinstance(prompt, (bytes, dict)) or not hasattr(prompt, "__len__"):
@@ -148,15 +184,23 @@ class Session:
 
     def clear_cache(self) -> None:
         """Forget every evaluated token, so that the next answer starts cold."""
-        with self._lock:
-            self._target.clear()
-            if self._draft is not None:
-                self._draft.clear()
+        with self._exclusive():
+            self._pair.target.clear()
+            if self._pair.draft is not None:
+                self._pair.draft.clear()
+
+    def forget(self) -> None:
+        """Forget what was learned about acceptance (not the costs), as after a fresh load."""
+        with self._exclusive():
+            self._experience = Experience()
+            self._temperature = DraftTemperature()
 
     def close(self) -> None:
-        """Free both models. Call it when no generation runs."""
-        while self._closers:
-            self._closers.pop().close()
+        """Free both models and keep the costs for the next load. Call it when nothing runs."""
+        if self._costs is not None:
+            self._keep(self._costs)
+            self._costs = None
+        self._pair.close()
 
     def __enter__(self) -> Session:
         return self
@@ -164,75 +208,49 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _load(self, options: LoadOptions) -> None:
-        target = self._keep(
-            Model(
-                self.target_header.path,
-                n_gpu_layers=options.n_gpu_layers,
-                main_gpu=options.main_gpu,
-                tensor_split=options.tensor_split,
-            )
-        )
-        self._on_gpu = target.n_gpu_layers > 0
-        if max(options.n_gpu_layers, options.n_gpu_layers_draft) > 0 and not supports_gpu_offload():
-            self.notes.append(
-                "this build has no GPU support, so n_gpu_layers is not in use; "
-                "`localspec doctor` says how to rebuild"
-            )
-        self._target = self._context(target, options, max_rows=64)
-        self._template = ChatTemplate(
-            target.chat_template,
-            target.vocabulary,
-            target.vocabulary.bos_text,
-            target.vocabulary.eos_text,
-        )
-        self._draft: Context | None = None
-        if self.draft_header is None:
-            return
-        draft = self._keep(
-            Model(
-                self.draft_header.path,
-                n_gpu_layers=options.n_gpu_layers_draft,
-                main_gpu=options.main_gpu,
-                tensor_split=options.tensor_split,
-            )
-        )
-        if draft.rollback_refused:
-            self.notes.append(f"the draft model is not used: {draft.rollback_refused}")
-        else:
-            self._draft = self._context(draft, options, max_rows=1)
-            if self._draft.n_ctx != self._target.n_ctx:
-                self.notes.append(
-                    f"the draft's context is {self._draft.n_ctx:,} tokens, the target's "
-                    f"{self._target.n_ctx:,}: drafting ends where the shorter one is full"
-                )
+    @property
+    def _target(self) -> Context:
+        return self._pair.target
 
-    def _context(self, model: Model, options: LoadOptions, *, max_rows: int) -> Context:
-        n_ctx = options.n_ctx or min(DEFAULT_N_CTX, model.n_ctx_train or DEFAULT_N_CTX)
-        if model.n_ctx_train and n_ctx > model.n_ctx_train:
-            self.notes.append(
-                f"n_ctx {n_ctx:,} is more than the {model.n_ctx_train:,} tokens that "
-                f"{model.path.name} was trained for: expect worse text beyond"
-            )
-        context: Context = self._keep(
-            Context(
-                model,
-                n_ctx=n_ctx,
-                n_batch=options.n_batch,
-                max_rows=max_rows,
-                n_threads=self.n_threads,
-                n_threads_batch=options.n_threads_batch,
-                flash_attn=options.flash_attn,
-                type_k=options.type_k,
-                type_v=options.type_v,
-                cancel=self._cancel,
-            )
-        )
-        return context
+    @property
+    def _draft(self) -> Context | None:
+        return self._pair.draft
 
-    def _keep(self, closer: Any) -> Any:
-        self._closers.append(closer)
-        return closer
+    def _acquire(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise BusyError("this session is generating: wait, or load a second one")
+
+    def _exclusive(self) -> _Exclusive:
+        return _Exclusive(self)
+
+    def _measured(self) -> Costs:
+        """Stored tables where there are any, and what they lack measured now."""
+        pair, costs = self._pair, Costs()
+        for context, table, role in self._tables(costs):
+            stored = load_costs(context.model.path, {**pair.settings(context), "role": role})
+            if stored is not None and table.load_json(stored):
+                continue
+            is_target = context is pair.target
+            measure(
+                context,
+                table,
+                TARGET_SIZES if is_target else DRAFT_SIZES,
+                all_rows=is_target,
+                budget_s=_TARGET_BUDGET_S if is_target else _DRAFT_BUDGET_S,
+            )
+        self._keep(costs)
+        return costs
+
+    def _tables(self, costs: Costs) -> list[tuple[Context, CostTable, str]]:
+        tables = [(self._pair.target, costs.target, "target")]
+        if self._pair.draft is not None:
+            tables.append((self._pair.draft, costs.draft, "draft"))
+        return tables
+
+    def _keep(self, costs: Costs) -> None:
+        for context, table, role in self._tables(costs):
+            settings = {**self._pair.settings(context), "role": role}
+            save_costs(context.model.path, settings, table.to_json())
 
     def _engine(self, options: Options) -> Engine:
         notes = list(self.notes)
@@ -241,50 +259,69 @@ class Session:
         rng = sequential_uniforms(seed)
         kind = self._drafter_kind(options, notes)
         verifier = _verifier(options, kind, greedy=params.greedy)
-        drafter: Drafter | None = None
-        if kind == "model" and self._draft is not None:
-            drafter = ModelDrafter(
-                self._draft,
-                params,
-                n_vocab_target=self._target.n_vocab,
-                foreign_ids=self._foreign_ids,
-                rng=None if verifier == "match" else rng,
-            )
-        elif kind == "ngram":
-            drafter = NgramDrafter()
-        n_draft = options.n_draft
-        if n_draft is None:
-            n_draft = _N_DRAFT_GPU if self._on_gpu else _N_DRAFT_CPU
-        most = min(self._target.max_rows, self._target.n_batch) - 1
-        if n_draft > most:
-            notes.append(f"n_draft {n_draft} is cut to {most}, the rows of one verification")
+        drafter: SpliceDrafter | None = None
+        if kind != "none":
+            model: ModelDrafter | None = None
+            if kind != "ngram" and self._draft_cache is not None:
+                model = ModelDrafter(
+                    self._draft_cache,
+                    params,
+                    rng=None if verifier == "match" else rng,
+                    # a seed that is given promises the same text again
+                    temperature=self._temperature if options.seed is None else None,
+                )
+            drafter = SpliceDrafter(model, self._copies if kind != "model" else None)
         return Engine(
             self._target,
             drafter,
-            FixedController(n_draft),
+            self._controller(options, kind, notes),
             params,
             verifier=verifier,
             seed=seed,
             rng=rng,
             limits=self._limits(options),
+            drafter_name=kind,
             notes=notes,
         )
+
+    def _controller(self, options: Options, kind: str, notes: list[str]) -> Controller:
+        most = min(self._target.max_rows, self._target.n_batch) - 1
+        if options.n_draft is None and kind != "none":
+            if self._costs is None:
+                self._costs = self._measured()
+            return ExpectedValueController(
+                self._costs, self._experience, n_draft_max=options.n_draft_max
+            )
+        n_draft = options.n_draft or 0
+        if n_draft > most:
+            notes.append(f"n_draft {n_draft} is cut to {most}, the rows of one verification")
+        return FixedController(n_draft)
 
     def _drafter_kind(self, options: Options, notes: list[str]) -> str:
         """Which drafter is used; a note says why when it is not the one asked for."""
         kind = options.drafter
-        if kind == "auto":
-            kind = "model" if self._draft is not None else "ngram"
-        if kind == "model" and self._draft is None:
+        if kind in ("model", "splice") and self._pair.draft is None:
             raise InvalidOptionError(
-                "drafter is model, but no draft model is in use: "
+                f"drafter is {kind}, but no draft model is in use: "
                 + ("; ".join(self.notes) or "load one with draft=…, or choose ngram or none")
             )
         refused = self._target.model.rollback_refused
         if kind != "none" and refused:
             notes.append(f"drafting is off for {self._target.model.path.name}: {refused}")
             return "none"
-        return kind
+        if kind != "auto":
+            return kind
+        if self._pair.draft is None:
+            return "ngram"
+        if options.n_draft is not None:
+            return "model"
+        if self._costs is None:
+            self._costs = self._measured()
+        outlook = look(self._costs)
+        if outlook.pays:
+            return "splice"
+        notes.append(f"drafts are copies of the text alone: {outlook.words}")
+        return "ngram"
 
     def _limits(self, options: Options) -> Limits:
         vocabulary = self._target.model.vocabulary
@@ -295,6 +332,19 @@ class Session:
             stop=options.stop,
             stop_ids=frozenset(token for token in ids.values() if token is not None),
         )
+
+
+class _Exclusive:
+    """Holds the session while nothing is generated; BusyError when something is."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __enter__(self) -> None:
+        self._session._acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._session._lock.release()
 
 
 class _Released:
@@ -347,15 +397,9 @@ def load(
     return Session(target_path, draft_path, parsed)
 
 
-def _language_model(path: Path, role: str) -> GGUFHeader:
-    header = read_header(path)
-    require_language_model(header, role)
-    return header
-
-
 def _verifier(options: Options, kind: str, *, greedy: bool) -> str:
+    """`auto` is left to the engine, round by round, where drafts are drawn at random."""
     if options.verifier != "auto":
         return options.verifier
-    if greedy or options.seed not in (None, -1):
-        return "match"
-    return "block" if kind == "model" else "rejection"
+    seeded = options.seed not in (None, -1)
+    return "match" if greedy or seeded or kind in ("ngram", "none") else "auto"

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _LOAD = ("n_ctx", "n_batch", "n_threads", "n_gpu_layers", "n_gpu_layers_draft", "main_gpu",
-         "tensor_split", "flash_attn", "type_k", "type_v")  # fmt: skip
+         "tensor_split", "flash_attn", "type_k", "type_v", "exact")  # fmt: skip
 _ANSWER = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repeat_penalty",
-           "presence_penalty", "frequency_penalty", "seed", "stop", "n_draft", "verifier",
+           "presence_penalty", "frequency_penalty", "seed", "stop", "n_draft", "n_draft_max",
+           "verifier",
            "drafter", "logit_bias")  # fmt: skip
 
 
@@ -49,9 +50,12 @@ def _shares(value: str) -> tuple[float, ...]:
               help="Path, catalog name, or user/repo[:quant].")  # fmt: skip
 @click.option("--draft", "-md", default="auto", show_default=True,
               help="The same, or `auto` (the pair's own) or `none`.")  # fmt: skip
-@click.option("--drafter", type=click.Choice(["auto", "model", "ngram", "none"]), default=None,
+@click.option("--drafter", type=click.Choice(["auto", "model", "ngram", "splice", "none"]),
               help="Who guesses; `none` is plain decoding.")  # fmt: skip
-@click.option("--n-draft", "-K", type=int, help="Tokens drafted each round.")
+@click.option("--n-draft", "-K", type=int, help="Tokens drafted each round, exactly.")
+@click.option("--n-draft-max", type=int, help="Most tokens of a draft.  [default: 16]")
+@click.option("--exact", is_flag=True, default=None,
+              help="Byte for byte the plain text, by bit-identical batches.")  # fmt: skip
 @click.option("--verifier", type=click.Choice(["auto", "match", "rejection", "block"]))
 @click.option("--raw", is_flag=True, help="Continue the text; no chat template.")
 @click.option("--system", help="System message.")
@@ -160,8 +164,8 @@ def _question(text: str, *, raw: bool, system: str | None) -> str | list[dict[st
 
 
 def _loaded(session: Session) -> str:
-    target = session.target_header.path.name
-    draft = session.draft_header.path.name if session.draft_header else "no draft model"
+    target = session.target_path.name
+    draft = session.draft_path.name if session.draft_path else "no draft model"
     return visible(
         f"{target} + {draft} · {session.device}, {session.n_threads} threads · "
         f"context {session.n_ctx:,} tokens"

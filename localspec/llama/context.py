@@ -106,6 +106,7 @@ class Context:
         self.n_batch = int(llama_cpp.llama_n_batch(self._ctx))
         self.max_rows = int(params.n_outputs_max)
         self.n_threads = n_threads
+        self.type_k, self.type_v = type_k, type_v
         self.n_vocab = model.vocabulary.n_tokens
         self._batch = llama_cpp.llama_batch_init(self.n_batch, 0, 1)
         self._tokens = _view(self._batch.token, self.n_batch, np.int32)

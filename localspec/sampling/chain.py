@@ -17,7 +17,7 @@ from localspec.errors import EngineError
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.params import SamplingParams
 
-__all__ = ["distribution", "raw_prob"]
+__all__ = ["distribution", "raw_probs"]
 
 Logits = npt.NDArray[np.float32]
 
@@ -56,11 +56,15 @@ def distribution(logits: Logits, params: SamplingParams, history: Sequence[int])
     return Distribution.from_weights(ids, weights)
 
 
-def raw_prob(logits: Logits, token: int) -> float:
-    """Softmax of the unprocessed row at temperature 1, for one token."""
+def raw_probs(logits: Logits, tokens: Sequence[int]) -> list[float]:
+    """Softmax of the unprocessed row at temperature 1, for some tokens."""
+    if not len(tokens):
+        return []
     top = logits.max()
     total = np.exp(logits - top).sum(dtype=np.float64)
-    return float(np.exp(np.float64(logits[token]) - np.float64(top)) / total)
+    chosen = logits[np.asarray(tokens, np.int64)].astype(np.float64)
+    probs: list[float] = (np.exp(chosen - np.float64(top)) / total).tolist()
+    return probs
 
 
 def _add_bias(logits: Logits, params: SamplingParams) -> None:

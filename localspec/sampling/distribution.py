@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Distribution", "residual"]
+__all__ = ["Distribution", "overlap", "residual", "residual_mass"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,3 +75,8 @@ def residual_mass(p: Distribution, q: Distribution, scale: float) -> npt.NDArray
     q_on_p = np.where(q.ids[at] == p.ids, q.probs[at], 0.0)
     mass: npt.NDArray[np.float64] = np.maximum(0.0, scale * p.probs - q_on_p)
     return mass
+
+
+def overlap(p: Distribution, q: Distribution) -> float:
+    """Σ min(p, q): how often a token drawn from q is accepted by rejection sampling."""
+    return max(0.0, 1.0 - float(residual_mass(p, q, 1.0).sum()))

@@ -10,21 +10,24 @@ Knows nothing of files, prompts as text, or front ends.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from localspec.errors import ContextOverflowError, EmptyPromptError
 from localspec.llama.context import Cancelled, Context
-from localspec.sampling.chain import distribution, raw_prob
+from localspec.sampling.chain import distribution, raw_probs
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.seeds import position_uniform
 from localspec.speculation import verify
 from localspec.speculation.controller import Controller
-from localspec.speculation.drafters import Draft, Drafter
+from localspec.speculation.draft import Draft, Drafter
 from localspec.speculation.events import (
     Event,
     Finished,
@@ -39,6 +42,8 @@ from localspec.speculation.release import TextRelease
 
 __all__ = ["Engine", "Limits"]
 
+Row: TypeAlias = npt.NDArray[np.float32]
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -52,8 +57,9 @@ class Limits:
 class Engine:
     """Generates one answer. Make a new one for the next; the contexts live on.
 
-    verifier: `match`, `rejection` or `block`. rng: sequential uniforms for the latter two, the
-    same generator that the drafter draws from. drafter None is plain decoding.
+    verifier: `match`, `rejection`, `block`, or `auto`, which judges a random draft by *block* and
+    any other by *match*. rng: sequential uniforms for rejection and block, the same generator
+    that the drafter draws from. drafter None is plain decoding; drafter_name is for the stats.
     """
 
     def __init__(
@@ -67,6 +73,7 @@ class Engine:
         seed: int,
         rng: np.random.Generator,
         limits: Limits,
+        drafter_name: str = "model",
         notes: Sequence[str] = (),
     ) -> None:
         self._target = target
@@ -83,10 +90,11 @@ class Engine:
         self._n_prompt = 0
         self._starts: list[int] = []  # characters of text before each answer token
         self._text: list[str] = []
+        self._verifiers: Counter[str] = Counter()
         self.stats = Stats(
             seed=seed,
             verifier=verifier,
-            drafter=drafter.source if drafter else "none",
+            drafter=drafter_name if drafter else "none",
             notes=tuple(notes),
         )
 
@@ -112,13 +120,14 @@ class Engine:
                 round_, ended = self._round(index)
                 self._count(round_)
                 self._settle()
-                self._controller.observe(round_)
+                if self._drafter is not None:
+                    self._controller.observe(round_)
                 if ended is None:
                     yield round_
                 index += 1
         except Cancelled:
             ended = "cancelled"
-            round_ = Round(index, 0, 0, (), "", 0.0, 0.0, 0.0)
+            round_ = Round(index, 0, 0, (), "", 0.0, 0.0, 0.0, len(self._ids), self._verifier)
         finally:
             self._settle()
         tail = self._release.flush()
@@ -162,8 +171,7 @@ class Engine:
 
     def _round(self, index: int) -> tuple[Round, Reason | None]:
         started = perf_counter()
-        k = self._controller.choose(self._room()) if self._drafter is not None else 0
-        draft = self._drafter.propose(self._ids, k) if self._drafter and k > 0 else Draft()
+        draft = self._draft()
         drafted = perf_counter()
         rows = self._target.decode([self._ids[-1], *draft.ids], n_rows=len(draft.ids) + 1)
         verified = perf_counter()
@@ -172,10 +180,10 @@ class Engine:
             distribution(row, self._params, self._history(draft.ids[:i]))
             for i, row in enumerate(rows)
         ]
-        verdict = self._verify(p, draft)
+        verifier = self._verifier_of(draft)
+        verdict = self._verify(verifier, p, draft)
         a = verdict.n_accepted
-        p_raw = [raw_prob(row, t) for row, t in zip(rows, draft.ids, strict=False)]
-        tokens = self._judged(draft, p, p_raw, a)
+        tokens = self._judged(draft, p, rows, a)
         tokens.append(
             RoundToken(
                 verdict.token,
@@ -184,10 +192,13 @@ class Engine:
                 "bonus" if a == len(draft.ids) else "correction",
                 p[a].prob(verdict.token),
                 draft.q[a].prob(verdict.token) if a < len(draft.ids) else None,
-                raw_prob(rows[a], verdict.token),
+                raw_probs(rows[a], [verdict.token])[0],
                 None,
             )
         )
+        if self._drafter is not None:
+            self._drafter.learn(p[: a + 1])
+        depth = len(self._ids)
         tokens, text, ended = self._commit(tokens)
         round_ = Round(
             index=index,
@@ -195,11 +206,25 @@ class Engine:
             n_accepted=sum(token.verdict == "accepted" for token in tokens),
             tokens=tuple(tokens),
             text=text,
-            draft_s=drafted - started if draft.ids else 0.0,
+            draft_s=drafted - started if self._drafter is not None else 0.0,
             verify_s=verified - drafted,
             elapsed_s=perf_counter() - started,
+            depth=depth,
+            verifier=verifier,
         )
         return round_, ended
+
+    def _draft(self) -> Draft:
+        """What the drafter proposes at the controller's pace; nothing without a drafter."""
+        room = self._room()
+        if self._drafter is None:
+            return Draft()
+        may_trim = not self._drafter.is_random  # cutting a random draft would bend the law
+        pace = self._controller.begin(len(self._ids), room, may_trim=may_trim)
+        draft = self._drafter.propose(self._ids, pace)
+        if may_trim:
+            draft.cut(pace.trim())
+        return draft
 
     def _room(self) -> int:
         """The most tokens that a draft may have: context, batch, rows, and budget."""
@@ -216,22 +241,26 @@ class Engine:
             return ()
         return [*self._ids[-self._params.penalty_last_n :], *draft_ids]
 
-    def _verify(self, p: Sequence[Distribution], draft: Draft) -> verify.Verdict:
-        if self._verifier == "match":
+    def _verifier_of(self, draft: Draft) -> str:
+        if self._verifier != "auto":
+            return self._verifier
+        return "match" if draft.is_deterministic else "block"
+
+    def _verify(self, verifier: str, p: Sequence[Distribution], draft: Draft) -> verify.Verdict:
+        if verifier == "match":
             first = len(self._ids) - self._n_prompt
             u = [
                 position_uniform(self._seed, first + i) if len(p_i.ids) > 1 else 0.0
                 for i, p_i in enumerate(p)
             ]
             return verify.match(p, draft.ids, u)
-        judge = verify.rejection if self._verifier == "rejection" else verify.block
+        judge = verify.rejection if verifier == "rejection" else verify.block
         coins = self._rng.random(len(draft.ids)).tolist()
         return judge(p, draft.q, draft.ids, coins, float(self._rng.random()))
 
     def _judged(
-        self, draft: Draft, p: Sequence[Distribution], p_raw: Sequence[float], a: int
+        self, draft: Draft, p: Sequence[Distribution], rows: Sequence[Row], a: int
     ) -> list[RoundToken]:
-        source = self._drafter.source if self._drafter else "none"
         tokens = []
         for i, token in enumerate(draft.ids):
             verdict: Verdict = "accepted" if i < a else "rejected" if i == a else "discarded"
@@ -239,11 +268,11 @@ class Engine:
                 RoundToken(
                     token,
                     self._vocabulary.piece(token),
-                    source,
+                    draft.sources[i],
                     verdict,
                     p[i].prob(token),
                     draft.q[i].prob(token),
-                    p_raw[i],
+                    raw_probs(rows[i], [token])[0],
                     draft.q_raw[i],
                 )
             )
@@ -289,6 +318,7 @@ class Engine:
 
     def _count(self, round_: Round) -> None:
         stats = self.stats
+        self._verifiers[round_.verifier] += round_.n_draft
         n_rejected = sum(token.verdict == "rejected" for token in round_.tokens)
         self.stats = replace(
             stats,
@@ -300,6 +330,7 @@ class Engine:
             n_passes=stats.n_passes + 1,
             draft_s=stats.draft_s + round_.draft_s,
             verify_s=stats.verify_s + round_.verify_s,
+            verifier=max(self._verifiers, key=self._verifiers.__getitem__),
         )
 
     def _settle(self) -> None:

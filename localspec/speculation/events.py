@@ -59,6 +59,7 @@ class Round:
     tokens: every drafted token in order, then the target's own; a token cut off by the end of
     the answer is `discarded`. text: what this round released, after UTF-8 and stop hold-back.
     Times are in seconds, measured inside the loop: a slow reader does not count.
+    depth: committed tokens before the round. verifier: the way this round was judged.
     """
 
     index: int
@@ -69,6 +70,8 @@ class Round:
     draft_s: float
     verify_s: float
     elapsed_s: float
+    depth: int = 0
+    verifier: str = "match"
 
 
 @dataclass(frozen=True, slots=True)

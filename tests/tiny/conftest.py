@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from localspec import session
+from localspec import pair
 
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "physical_cores", lambda: 1)
+        patch.setattr(pair, "physical_cores", lambda: 1)
         yield

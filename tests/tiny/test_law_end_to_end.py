@@ -22,9 +22,11 @@ from localspec.sampling.seeds import sequential_uniforms
 from localspec.speculation import engine as engine_module
 from localspec.speculation import verify
 from localspec.speculation.controller import FixedController
-from localspec.speculation.drafters import Drafter, ModelDrafter
+from localspec.speculation.draft_cache import DraftCache
 from localspec.speculation.engine import Engine, Limits
 from localspec.speculation.events import Finished
+from localspec.speculation.model_drafter import ModelDrafter
+from localspec.speculation.splice_drafter import SpliceDrafter
 from tests import tiny_models
 
 PARAMS = SamplingParams(temperature=1.3, top_k=3, top_p=1.0, min_p=0.0, frequency_penalty=0.6)
@@ -77,9 +79,8 @@ def sample(
     accepted = judged = 0
     for seed in range(n):
         rng = sequential_uniforms(seed)
-        drafter: Drafter = ModelDrafter(
-            draft, PARAMS, n_vocab_target=target.n_vocab, rng=None if one_hot else rng
-        )
+        cache = DraftCache(draft, n_vocab_target=target.n_vocab)
+        drafter = SpliceDrafter(ModelDrafter(cache, PARAMS, rng=None if one_hot else rng), None)
         engine = Engine(
             target,
             drafter,

@@ -12,8 +12,8 @@ from localspec.llama.model import Model
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.seeds import sequential_uniforms
-from localspec.speculation.controller import FixedController
-from localspec.speculation.drafters import Draft
+from localspec.speculation.controller import FixedController, Pace
+from localspec.speculation.draft import Draft
 from localspec.speculation.engine import Engine, Limits
 from localspec.speculation.events import Finished, Round
 from localspec.speculation.release import TextRelease
@@ -23,7 +23,7 @@ from tests import tiny_models
 class Scripted:
     """Drafts the given answer, whatever the target thinks of it."""
 
-    source = "model"
+    is_random = False
 
     def __init__(self, n_prompt: int, answer: Sequence[int]) -> None:
         self.n_prompt, self.answer = n_prompt, list(answer)
@@ -32,10 +32,15 @@ class Scripted:
 
     def settle(self, ids: Sequence[int]) -> None: ...
 
-    def propose(self, ids: Sequence[int], n_draft: int) -> Draft:
-        start = len(ids) - self.n_prompt
-        tokens = self.answer[start : start + n_draft]
-        return Draft(tokens, [Distribution.one_hot(t) for t in tokens], [None] * len(tokens))
+    def learn(self, p: Sequence[Distribution]) -> None: ...
+
+    def propose(self, ids: Sequence[int], pace: Pace) -> Draft:
+        draft = Draft()
+        for token in self.answer[len(ids) - self.n_prompt :]:
+            if not pace.another() or not pace.take(1.0):
+                break
+            draft.append(token, Distribution.one_hot(token), None, "model")
+        return draft
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 import localspec
 
 ROOT = Path(localspec.__file__).parent
-LAYERS = ["library", "llama", "sampling", "speculation", "chat", "session", "cli"]
+LAYERS = ["library", "llama", "sampling", "speculation", "chat", "pair", "session", "cli"]
 SHARED = {"errors", "options", "backend"}
 
 

@@ -1,0 +1,54 @@
+"""Measured costs on disk, so that a later load need not measure again.
+
+One small JSON file for each model file and setting. The key is the file's path, size and time of
+change: hashing a gigabyte at every load would cost more than it saves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+__all__ = ["costs_folder", "load_costs", "save_costs"]
+
+
+def costs_folder() -> Path:
+    """Where the tables lie."""
+    return Path(platformdirs.user_cache_path("localspec")) / "costs"
+
+
+def load_costs(model: Path, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What was stored for this file and these settings, None when there is nothing usable."""
+    try:
+        stored = json.loads(_file(model, settings).read_text("utf-8"))
+        costs = stored["costs"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return costs if isinstance(costs, dict) else None
+
+
+def save_costs(model: Path, settings: Mapping[str, Any], costs: Mapping[str, Any]) -> bool:
+    """Store a table; False when the folder cannot be written, which harms nothing."""
+    with contextlib.suppress(OSError):
+        path = _file(model, settings)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(f".{os.getpid()}.part")
+        text = json.dumps({"model": str(model), "settings": dict(settings), "costs": costs})
+        partial.write_text(text, "utf-8")
+        partial.replace(path)
+        return True
+    return False
+
+
+def _file(model: Path, settings: Mapping[str, Any]) -> Path:
+    status = model.stat()
+    key = [str(model.resolve()), status.st_size, status.st_mtime_ns, dict(settings)]
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
+    return costs_folder() / f"{digest}.json"

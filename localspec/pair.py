@@ -1,0 +1,136 @@
+"""A target and perhaps a draft model, loaded: weights, contexts, and what must be said about them.
+
+Knows nothing of prompts, sampling or rounds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from localspec.library.gguf_header import GGUFHeader, read_header, require_language_model
+from localspec.library.vocabulary_match import compare_vocabularies
+from localspec.llama.context import CancelFlag, Context
+from localspec.llama.devices import physical_cores, supports_gpu_offload
+from localspec.llama.model import Model
+from localspec.options import DEFAULT_N_CTX, LoadOptions
+
+__all__ = ["Pair"]
+
+_TARGET_ROWS = 64
+_CACHE = "f16"
+_EXACT_CACHE = "bf16"  # the only 16-bit type whose attention does not split the range for n = 1
+
+
+class Pair:
+    """Loaded models and their contexts; close() frees them.
+
+    notes: what a person should know about this load. draft is None without a draft model, and
+    when its memory cannot be cut back. Raises a LocalspecError for files that do not fit.
+    """
+
+    def __init__(self, target_path: Path, draft_path: Path | None, options: LoadOptions) -> None:
+        self.options = options
+        self.target_header = _language_model(target_path, "target")
+        self.draft_header = _language_model(draft_path, "draft") if draft_path else None
+        self.notes: list[str] = []
+        self.foreign_ids: frozenset[int] = frozenset()
+        if self.draft_header is not None:
+            matched = compare_vocabularies(self.target_header, self.draft_header)
+            self.foreign_ids = matched.differing_ids
+            if matched.differing_ids:
+                self.notes.append(
+                    f"{len(matched.differing_ids)} token ids differ between the vocabularies; "
+                    "drafts end there"
+                )
+        self.n_threads = options.n_threads or physical_cores()
+        self.cancel = CancelFlag()
+        self._closers: list[Any] = []
+        try:
+            self._load()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def on_gpu(self) -> bool:
+        """True when layers of the target are on a GPU."""
+        return self.target.model.n_gpu_layers > 0
+
+    def close(self) -> None:
+        """Free contexts and models. Call it when nothing decodes."""
+        while self._closers:
+            self._closers.pop().close()
+
+    def settings(self, context: Context) -> dict[str, Any]:
+        """What the speed of a context depends on besides its file; a key for measured costs."""
+        options = self.options
+        return {
+            "n_gpu_layers": context.model.n_gpu_layers,
+            "main_gpu": options.main_gpu,
+            "tensor_split": list(options.tensor_split or ()),
+            "n_threads": self.n_threads,
+            "n_threads_batch": options.n_threads_batch or self.n_threads,
+            "n_batch": context.n_batch,
+            "flash_attn": options.flash_attn,
+            "type_k": context.type_k,
+            "type_v": context.type_v,
+        }
+
+    def _load(self) -> None:
+        options = self.options
+        if max(options.n_gpu_layers, options.n_gpu_layers_draft) > 0 and not supports_gpu_offload():
+            self.notes.append(
+                "this build has no GPU support, so n_gpu_layers is not in use; "
+                "`localspec doctor` says how to rebuild"
+            )
+        target = self._model(self.target_header.path, options.n_gpu_layers)
+        cache = _EXACT_CACHE if options.exact else _CACHE
+        self.target = self._context(target, cache, max_rows=_TARGET_ROWS)
+        self.draft: Context | None = None
+        if self.draft_header is None:
+            return
+        draft = self._model(self.draft_header.path, options.n_gpu_layers_draft)
+        if draft.rollback_refused:
+            self.notes.append(f"the draft model is not used: {draft.rollback_refused}")
+        else:
+            self.draft = self._context(draft, _CACHE, max_rows=1)
+
+    def _model(self, path: Path, n_gpu_layers: int) -> Model:
+        model = Model(
+            path,
+            n_gpu_layers=n_gpu_layers,
+            main_gpu=self.options.main_gpu,
+            tensor_split=self.options.tensor_split,
+        )
+        self._closers.append(model)
+        return model
+
+    def _context(self, model: Model, cache: str, *, max_rows: int) -> Context:
+        options = self.options
+        n_ctx = options.n_ctx or min(DEFAULT_N_CTX, model.n_ctx_train or DEFAULT_N_CTX)
+        if model.n_ctx_train and n_ctx > model.n_ctx_train:
+            self.notes.append(
+                f"n_ctx {n_ctx:,} is more than the {model.n_ctx_train:,} tokens that "
+                f"{model.path.name} was trained for: expect worse text beyond"
+            )
+        context = Context(
+            model,
+            n_ctx=n_ctx,
+            n_batch=options.n_batch,
+            max_rows=max_rows,
+            n_threads=self.n_threads,
+            n_threads_batch=options.n_threads_batch,
+            flash_attn=options.flash_attn,
+            type_k=options.type_k or cache,
+            type_v=options.type_v or cache,
+            cancel=self.cancel,
+        )
+        self._closers.append(context)
+        return context
+
+
+def _language_model(path: Path, role: str) -> GGUFHeader:
+    header = read_header(path)
+    require_language_model(header, role)
+    return header

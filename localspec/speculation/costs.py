@@ -1,0 +1,178 @@
+"""What decoding costs on this machine: seconds by batch size and depth, as measured.
+
+T(n) is one target decode of n tokens with all n rows of logits, D(n) one draft decode of n tokens
+with the last row only, both to the end of the native call. The values are jagged, since a batch
+of 4 may be cheaper than one of 3, and are kept as they are. Only what lies between measured sizes
+is interpolated.
+
+A machine's speed drifts (other programs, heat). One factor, shared by both tables and renewed by
+every decode, follows that, while the tables keep the shape.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["CostTable", "Costs"]
+
+_SHALLOWEST = 9  # depths below 2**9 tokens share a bucket; each doubling has its own
+_DRIFT_WEIGHT = 0.15
+_LEAST_WEIGHT = 0.04
+_LARGEST_STEP = math.log(2.0)  # one stalled decode must not upset the table
+
+
+class Drift:
+    """How much slower (in log) this machine is now than when the tables were filled."""
+
+    def __init__(self) -> None:
+        self.log = 0.0
+
+
+@dataclass(slots=True)
+class _Cell:
+    log: float
+    count: int
+
+
+class CostTable:
+    """Seconds of one decode of n tokens in a cache of `depth` tokens."""
+
+    def __init__(self, drift: Drift) -> None:
+        self._drift = drift
+        self._buckets: dict[int, dict[int, _Cell]] = {}
+
+    def observe(self, n: int, depth: int, seconds: float) -> None:
+        """Learn from one decode of n tokens."""
+        if seconds <= 0.0:
+            return
+        cells = self._buckets.setdefault(_bucket(depth), {})
+        now = math.log(seconds) - self._drift.log
+        cell = cells.get(n)
+        if cell is None:
+            cells[n] = _Cell(now, 1)
+            return
+        off = max(-_LARGEST_STEP, min(_LARGEST_STEP, now - cell.log))
+        cell.count += 1
+        cell.log += off * max(1.0 / (cell.count + 1), _LEAST_WEIGHT)
+        self._drift.log += off * _DRIFT_WEIGHT
+
+    def set(self, n: int, depth: int, seconds: float) -> None:
+        """Enter a measurement made on purpose; it replaces what was there."""
+        self._buckets.setdefault(_bucket(depth), {})[n] = _Cell(
+            math.log(max(seconds, 1e-9)) - self._drift.log, 2
+        )
+
+    def is_measured(self, n: int, depth: int = 0) -> bool:
+        """True when a decode of this size was timed in this range of depths."""
+        return n in self._buckets.get(_bucket(depth), {})
+
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing was timed yet."""
+        return not self._buckets
+
+    def seconds(self, n: int, depth: int = 0) -> float:
+        """The cost now; between measured sizes interpolated, beyond them extended. inf if none."""
+        return self.row(depth, n)[n]
+
+    def row(self, depth: int, n_max: int) -> list[float]:
+        """seconds(0 … n_max) at one depth; the value for 0 is 0."""
+        if not self._buckets:
+            return [0.0] + [math.inf] * n_max
+        here = _bucket(depth)
+        known = self._known(here)
+        sizes = sorted(known)
+        factor = math.exp(self._drift.log)
+        return [0.0] + [factor * _between(known, sizes, n) for n in range(1, n_max + 1)]
+
+    def _known(self, here: int) -> dict[int, float]:
+        """Seconds by size at this depth; sizes timed only elsewhere are scaled to it."""
+        cells = self._buckets.get(here, {})
+        known = {n: math.exp(cell.log) for n, cell in cells.items()}
+        for other in sorted(self._buckets, key=lambda bucket: abs(bucket - here)):
+            if other == here:
+                continue
+            there = self._buckets[other]
+            common = [n for n in cells if n in there]
+            ratio = (
+                math.exp(sum(cells[n].log - there[n].log for n in common) / len(common))
+                if common
+                else 1.0
+            )
+            for n, cell in there.items():
+                known.setdefault(n, math.exp(cell.log) * ratio)
+        return known
+
+    def to_json(self) -> dict[str, dict[str, float]]:
+        """Seconds as of now, by bucket and size."""
+        return {
+            str(bucket): {str(n): math.exp(cell.log + self._drift.log) for n, cell in cells.items()}
+            for bucket, cells in self._buckets.items()
+        }
+
+    def load_json(self, stored: Mapping[str, Any]) -> bool:
+        """Take over what an earlier run measured; False, and nothing changes, when damaged."""
+        try:
+            buckets = {
+                int(bucket): {
+                    int(n): _Cell(math.log(seconds) - self._drift.log, 3)
+                    for n, seconds in sizes.items()
+                }
+                for bucket, sizes in stored.items()
+            }
+        except (AttributeError, TypeError, ValueError):
+            return False
+        if not any(1 in sizes for sizes in buckets.values()):
+            return False
+        self._buckets = buckets
+        return True
+
+
+@dataclass(slots=True)
+class Costs:
+    """T, D and the drift they share. `draft` stays empty without a draft model.
+
+    may_verify: the batch sizes that may be used; None allows all (exact mode: the sizes whose
+    rows are bit-identical to single-token rows).
+    """
+
+    drift: Drift = field(default_factory=Drift)
+    target: CostTable = field(init=False)
+    draft: CostTable = field(init=False)
+    may_verify: Callable[[int], bool] | None = None
+
+    def __post_init__(self) -> None:
+        self.target = CostTable(self.drift)
+        self.draft = CostTable(self.drift)
+
+    def verify_row(self, depth: int, n_max: int) -> list[float]:
+        """T(0 … n_max); sizes that may not be used cost infinity."""
+        row = self.target.row(depth, n_max)
+        if self.may_verify is not None:
+            row = [t if n <= 1 or self.may_verify(n) else math.inf for n, t in enumerate(row)]
+        return row
+
+
+def _bucket(depth: int) -> int:
+    return max(_SHALLOWEST, depth.bit_length())
+
+
+def _between(known: Mapping[int, float], sizes: list[int], n: int) -> float:
+    if n in known:
+        return known[n]
+    below = [size for size in sizes if size < n]
+    above = [size for size in sizes if size > n]
+    if not below:
+        return known[above[0]]
+    low = below[-1]
+    if above:
+        high = above[0]
+        share = (n - low) / (high - low)
+        return known[low] + share * (known[high] - known[low])
+    if len(below) == 1:
+        return known[low] * n / low
+    slope = max(0.0, (known[low] - known[below[-2]]) / (low - below[-2]))
+    return known[low] + slope * (n - low)

@@ -1,0 +1,96 @@
+"""What the draft model has read of the text.
+
+Its cache holds a prefix of `ids[start:-1]`, ids being the committed tokens: a draft model need
+not see everything, since q may be anything. Drafted tokens that were accepted stay; what it
+lacks is read in one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from localspec.llama.context import Context
+
+__all__ = ["DraftCache"]
+
+PROMPT_WINDOW = 2048  # tokens at the end of a long prompt that the draft model reads
+_LONGEST_GAP = 192  # after a longer rest it begins anew with the last few tokens
+_SHORT_WINDOW = 64
+
+
+class DraftCache:
+    """A draft model's context and where its view of the text begins. It outlives an answer.
+
+    foreign_ids: ids that mean something else to the draft model; they are never fed, and text
+    up to the last of them is left out of its view.
+    """
+
+    def __init__(
+        self, context: Context, *, n_vocab_target: int, foreign_ids: Collection[int] = ()
+    ) -> None:
+        self.context = context
+        self.n_shared = min(context.n_vocab, n_vocab_target)
+        self.foreign_ids = frozenset(foreign_ids)
+        self._start = 0
+        self._n_checked = 0
+
+    def prepare(self, ids: Sequence[int]) -> None:
+        """Read a prompt, its last token apart."""
+        self._n_checked = 0
+        self._skip_foreign(ids)
+        if self.context.keep_prefix(ids[self._start : -1]) == 0:
+            self._start = 0
+            self._n_checked = 0
+            self._skip_foreign(ids)
+        window = min(PROMPT_WINDOW, self.context.n_ctx // 2)
+        if len(ids) - self._start - len(self.context.ids) > window:
+            self._restart(ids, window)
+        view = ids[self._start : -1]
+        if len(view) < self.context.n_ctx:
+            self.context.decode(view[len(self.context.ids) :], n_rows=0)
+
+    def missing(self, ids: Sequence[int]) -> int | None:
+        """Tokens to decode before it can guess what follows; None when it cannot."""
+        self._skip_foreign(ids)
+        n = len(ids) - self._start - len(self.context.ids)
+        if n > _LONGEST_GAP or len(ids) - self._start >= self.context.n_ctx:
+            n = min(_SHORT_WINDOW, len(ids))
+        return n if self._start < len(ids) else None
+
+    def read(self, ids: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Catch up in one batch: the logits after `ids`, float32, shape (n_shared,).
+
+        Raises what Context.decode raises.
+        """
+        n = len(ids) - self._start - len(self.context.ids)
+        if n > _LONGEST_GAP or len(ids) - self._start >= self.context.n_ctx:
+            self._restart(ids, _SHORT_WINDOW)
+        view = ids[self._start :]
+        kept = self.context.keep_prefix(view[:-1])
+        return self.context.decode(view[kept:], n_rows=1)[0][: self.n_shared]
+
+    def step(self, token: int) -> npt.NDArray[np.float32]:
+        """The logits after one more drafted token."""
+        return self.context.decode([token], n_rows=1)[0][: self.n_shared]
+
+    @property
+    def room(self) -> int:
+        """Tokens that still fit."""
+        return self.context.n_ctx - len(self.context.ids)
+
+    def settle(self, ids: Sequence[int]) -> None:
+        """Cut the cache to what is committed, the last token apart."""
+        self.context.keep_prefix(ids[self._start : -1])
+
+    def _restart(self, ids: Sequence[int], window: int) -> None:
+        self.context.clear()
+        self._start = max(self._start, len(ids) - window)
+
+    def _skip_foreign(self, ids: Sequence[int]) -> None:
+        for i in range(self._n_checked, len(ids)):
+            if ids[i] >= self.n_shared or ids[i] in self.foreign_ids:
+                self._start = i + 1
+        self._n_checked = len(ids)

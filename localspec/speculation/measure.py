@@ -1,0 +1,64 @@
+"""Timing a context: the first entries of a cost table, within a budget of seconds.
+
+Decodes arbitrary tokens behind what the cache holds and cuts them off again; a cache too full
+for that is cleared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+
+from localspec.llama.context import Context
+from localspec.speculation.costs import CostTable
+
+__all__ = ["DRAFT_SIZES", "TARGET_SIZES", "measure"]
+
+TARGET_SIZES = (1, 2, 4, 8, 3, 16, 6, 12)
+DRAFT_SIZES = (1, 2, 16, 64)
+_N_NEEDED = 3  # sizes that are measured whatever it costs
+
+
+def measure(
+    context: Context,
+    table: CostTable,
+    sizes: Sequence[int],
+    *,
+    all_rows: bool,
+    budget_s: float,
+    n_repeat: int = 2,
+    on_size: Callable[[int], None] | None = None,
+) -> None:
+    """Time decodes of `sizes` tokens, the best of n_repeat, and put them into the table.
+
+    all_rows: rows of logits for every token (a verification) or for the last (a draft). Sizes
+    that do not fit the context or the budget are left out; the first few are always timed.
+    """
+    if len(context.ids) + max(sizes) > context.n_ctx:
+        context.clear()
+    depth = len(context.ids)
+    started = perf_counter()
+    _time(context, 1, all_rows=all_rows)  # the first decode touches cold memory
+    for i, n in enumerate(sizes):
+        if n > min(context.n_batch, context.n_ctx - depth) or (all_rows and n > context.max_rows):
+            continue
+        if i >= _N_NEEDED and perf_counter() - started > budget_s:
+            return
+        best = _time(context, n, all_rows=all_rows)
+        for _ in range(n_repeat - 1):
+            if perf_counter() - started < budget_s / 2:
+                best = min(best, _time(context, n, all_rows=all_rows))
+        table.set(n, depth, best)
+        if on_size is not None:
+            on_size(n)
+
+
+def _time(context: Context, n: int, *, all_rows: bool) -> float:
+    depth = len(context.ids)
+    ids = [(7919 * (i + 1)) % context.n_vocab for i in range(n)]
+    started = perf_counter()
+    context.decode(ids, n_rows=n if all_rows else 1)
+    elapsed = perf_counter() - started
+    if not context.truncate(depth):
+        context.clear()
+    return elapsed

@@ -1,0 +1,59 @@
+"""Guesses from a small model, from the text so far, or from one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from localspec.sampling.distribution import Distribution
+from localspec.speculation.controller import Pace
+from localspec.speculation.copies import Copies
+from localspec.speculation.draft import Draft
+from localspec.speculation.model_drafter import ModelDrafter
+
+__all__ = ["SpliceDrafter"]
+
+
+class SpliceDrafter:
+    """A model, copies, or both; whoever the pace picks begins the round."""
+
+    def __init__(self, model: ModelDrafter | None, copies: Copies | None) -> None:
+        self.model = model
+        self.copies = copies
+
+    @property
+    def is_random(self) -> bool:
+        """True when the next draft may hold tokens drawn at random."""
+        return self.model is not None and self.model.is_random
+
+    def prepare(self, ids: Sequence[int]) -> None:
+        """Read the prompt before the first round, so that prefill is timed apart."""
+        if self.copies is not None:
+            self.copies.prepare(ids)
+        if self.model is not None:
+            self.model.cache.prepare(ids)
+
+    def propose(self, ids: Sequence[int], pace: Pace) -> Draft:
+        """Tokens to follow `ids`, the committed tokens; none when the pace says so."""
+        draft = Draft()
+        if self.model is not None and self.model.temperature is not None:
+            self.model.temperature.begin()
+        match = self.copies.find(ids) if self.copies is not None else None
+        n_available = self.copies.n_available(match) if self.copies and match else 0
+        n_missing = self.model.cache.missing(ids) if self.model is not None else None
+        source = pace.source(match.length if match else 0, n_available, n_missing)
+        if source == "ngram" and self.copies is not None and match is not None:
+            n = pace.copy(match.length, n_available)
+            draft.append_copy(self.copies.take(match, n, len(ids)))
+        elif source == "model" and self.model is not None:
+            self.model.draft(ids, draft, pace, self.copies)
+        return draft
+
+    def learn(self, p: Sequence[Distribution]) -> None:
+        """p[i]: the target's law at the i-th drafted position, up to the one that broke."""
+        if self.model is not None and self.model.temperature is not None:
+            self.model.temperature.observe(p)
+
+    def settle(self, ids: Sequence[int]) -> None:
+        """Forget what did not become part of the committed `ids`."""
+        if self.model is not None:
+            self.model.cache.settle(ids)
