@@ -19,8 +19,8 @@ from typing import Any
 __all__ = ["CostTable", "Costs"]
 
 _SHALLOWEST = 9  # depths below 2**9 tokens share a bucket; each doubling has its own
-_DRIFT_WEIGHT = 0.15
-_LEAST_WEIGHT = 0.04
+_DRIFT_WEIGHT = 0.2
+_LEAST_WEIGHT = 0.03
 _LARGEST_STEP = math.log(2.0)  # one stalled decode must not upset the table
 
 
@@ -56,7 +56,7 @@ class CostTable:
             return
         off = max(-_LARGEST_STEP, min(_LARGEST_STEP, now - cell.log))
         cell.count += 1
-        cell.log += off * max(1.0 / (cell.count + 1), _LEAST_WEIGHT)
+        cell.log += off * max(1.0 / (cell.count + 4), _LEAST_WEIGHT)
         self._drift.log += off * _DRIFT_WEIGHT
 
     def set(self, n: int, depth: int, seconds: float) -> None:

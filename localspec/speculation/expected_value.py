@@ -29,8 +29,11 @@ _ALPHA_STEP = 0.12
 _FADE = 0.997  # evidence grows old, per round, so that what stopped paying is tried again
 _LONG_GAP = 3  # from here on a catch-up is an investment, spread over the answer
 _LEAST_AHEAD = 48
-_PATIENCE = 2.0  # tokens that a kind of draft may lose before it rests
+_PATIENCE = 2.0  # tokens that a kind of draft may lose before it rests, halved each time
+_LEAST_PATIENCE = 0.25
+_CREDIT = 6.0  # tokens won that losses are set against: a long draft may fail once
 _SHORTEST_REST, _LONGEST_REST = 16, 512
+_NEWS = 0.2  # so much more promise than when the rest began ends it
 
 
 def _model_prior(confidence: float) -> float:
@@ -56,14 +59,21 @@ class _Rest:
     balance: float = 0.0
     left: int = 0
     next: int = _SHORTEST_REST
+    patience: float = _PATIENCE
+    promise: float = 1.0  # of the next token, when the rest began
 
-    def settle(self, gain: float, patience: float) -> None:
-        self.balance = min(_PATIENCE, self.balance + gain)
-        if self.balance < -patience:
-            self.left, self.balance = self.next, 0.0
+    def settle(self, gain: float, invested: float, promise: float) -> None:
+        """Count what a round won or lost against plain steps, in tokens."""
+        self.balance = min(_CREDIT, self.balance + gain)
+        if self.balance < -self.patience - invested:
+            self.left, self.balance, self.promise = self.next, 0.0, promise
             self.next = min(2 * self.next, _LONGEST_REST)
+            self.patience = max(_LEAST_PATIENCE, self.patience / 2)
         elif self.balance >= _PATIENCE:
-            self.next = _SHORTEST_REST
+            self.next, self.patience = _SHORTEST_REST, _PATIENCE
+
+    def is_over(self, promise: float) -> bool:
+        return self.left <= 0 or promise > self.promise + _NEWS
 
 
 @dataclass(slots=True)
@@ -127,7 +137,8 @@ class ExpectedValueController:
 
     def may_use(self, source: str) -> bool:
         """False while this kind of draft sits out."""
-        return self._rests[source].left <= 0
+        promise = self.experience.alpha if source == "model" else 0.0
+        return self._rests[source].is_over(promise)
 
     def tokens_ahead(self, limit: int) -> float:
         """How many more tokens an investment may be spread over."""
@@ -151,8 +162,8 @@ class ExpectedValueController:
         if n:
             source = round_.tokens[0].source
             gain = len(committed) - round_.elapsed_s * pace.plain_rate
-            patience = _PATIENCE + pace.invested * pace.plain_rate
-            self._rests[source].settle(gain, patience)
+            invested = pace.invested * pace.plain_rate
+            self._rests[source].settle(gain, invested, self.experience.alpha)
 
     def _learn(self, round_: Round) -> None:
         pace, known = self._pace, self.experience

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,16 @@ from localspec.sampling.seeds import sequential_uniforms
 from localspec.speculation import engine as engine_module
 from localspec.speculation import verify
 from localspec.speculation.controller import FixedController
+from localspec.speculation.copies import Copies
 from localspec.speculation.draft_cache import DraftCache
+from localspec.speculation.draft_temperature import DraftTemperature
 from localspec.speculation.engine import Engine, Limits
-from localspec.speculation.events import Finished
+from localspec.speculation.events import Finished, Round
+from localspec.speculation.expected_value import ExpectedValueController, Experience
 from localspec.speculation.model_drafter import ModelDrafter
 from localspec.speculation.splice_drafter import SpliceDrafter
 from tests import tiny_models
+from tests.unit.scripted import scripted_costs
 
 PARAMS = SamplingParams(temperature=1.3, top_k=3, top_p=1.0, min_p=0.0, frequency_penalty=0.6)
 PROMPT = [5, 17, 9, 33, 12]
@@ -71,8 +76,36 @@ def law(contexts: tuple[Context, Context]) -> Law:
     return extend((), 1.0)
 
 
+class Learned:
+    """What outlives an answer: acceptance, the draft temperature, the index of copies."""
+
+    def __init__(self) -> None:
+        self.experience = Experience()
+        self.temperature = DraftTemperature()
+        self.copies = Copies()
+        self.costs = scripted_costs(lambda n: 0.7 + 0.3 * n, lambda n: 0.02)
+        self.lengths: Counter[int] = Counter()
+
+    def controller(self) -> ExpectedValueController:
+        lengths = self.lengths
+
+        class Counting(ExpectedValueController):
+            def observe(self, round_: Round) -> None:
+                lengths[round_.n_draft] += 1
+                n = round_.n_draft  # time passes as the scripted costs say
+                seconds = self.costs.target.seconds(n + 1) + n * self.costs.draft.seconds(1)
+                super().observe(replace(round_, elapsed_s=seconds))
+
+        return Counting(self.costs, self.experience)
+
+
 def sample(
-    contexts: tuple[Context, Context], verifier: str, *, one_hot: bool, n: int
+    contexts: tuple[Context, Context],
+    verifier: str,
+    *,
+    one_hot: bool,
+    n: int,
+    learned: Learned | None = None,
 ) -> tuple[Counter[tuple[int, ...]], float]:
     target, draft = contexts
     counts: Counter[tuple[int, ...]] = Counter()
@@ -80,11 +113,13 @@ def sample(
     for seed in range(n):
         rng = sequential_uniforms(seed)
         cache = DraftCache(draft, n_vocab_target=target.n_vocab)
-        drafter = SpliceDrafter(ModelDrafter(cache, PARAMS, rng=None if one_hot else rng), None)
+        model = ModelDrafter(
+            cache, PARAMS, rng=None if one_hot else rng, temperature=learned and learned.temperature
+        )
         engine = Engine(
             target,
-            drafter,
-            FixedController(2),
+            SpliceDrafter(model, learned and learned.copies),
+            learned.controller() if learned else FixedController(2),
             PARAMS,
             verifier=verifier,
             seed=seed,
@@ -126,6 +161,19 @@ def test_the_law_is_the_targets(
     n = N_SAMPLES if (verifier == "match") or not one_hot else N_SAMPLES // 5
     counts, acceptance = sample(contexts, verifier, one_hot=one_hot, n=n)
     assert 0.1 < acceptance < 0.95, "a draft that is always or never right proves nothing"
+    assert chi_square_z(counts, law) < Z_ACCEPT
+
+
+@pytest.mark.parametrize(("verifier", "one_hot"), [("auto", False), ("match", True)])
+def test_the_law_is_the_targets_at_the_controllers_pace(
+    contexts: tuple[Context, Context], law: Law, verifier: str, one_hot: bool
+) -> None:
+    """Draft lengths, draft temperature, splices and verifier all chosen from history."""
+    learned = Learned()
+    n = N_SAMPLES // 2
+    counts, acceptance = sample(contexts, verifier, one_hot=one_hot, n=n, learned=learned)
+    assert 0.1 < acceptance < 0.95
+    assert len(learned.lengths) > 1, "a pace that never changes proves nothing"
     assert chi_square_z(counts, law) < Z_ACCEPT
 
 
