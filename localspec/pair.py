@@ -5,6 +5,8 @@ Knows nothing of prompts, sampling or rounds.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,19 @@ class Pair:
         """Free contexts and models. Call it when nothing decodes."""
         while self._closers:
             self._closers.pop().close()
+
+    @contextlib.contextmanager
+    def reading_draft(self) -> Iterator[Context | None]:
+        """A second context over the draft model that returns as many rows as the target's."""
+        if self.draft is None:
+            yield None
+            return
+        context = self._context(self.draft.model, _CACHE, max_rows=_TARGET_ROWS)
+        try:
+            yield context
+        finally:
+            self._closers.remove(context)
+            context.close()
 
     def settings(self, context: Context) -> dict[str, Any]:
         """What the speed of a context depends on besides its file; a key for measured costs."""

@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 from localspec.chat.template import ChatTemplate, Message
 from localspec.errors import BusyError, InvalidOptionError
-from localspec.library.measured_costs import load_costs, save_costs
 from localspec.library.references import pair_draft, resolve
 from localspec.llama.context import Context
 from localspec.options import LoadOptions, Options, parse
 from localspec.pair import Pair
+from localspec.pricing import Pricing
 from localspec.sampling.seeds import resolve_seed, sequential_uniforms
 from localspec.speculation.controller import Controller, FixedController
 from localspec.speculation.copies import Copies
-from localspec.speculation.costs import Costs, CostTable
+from localspec.speculation.costs import Costs
 from localspec.speculation.draft_cache import DraftCache
 from localspec.speculation.draft_temperature import DraftTemperature
 from localspec.speculation.economics import Outlook, look
 from localspec.speculation.engine import Engine, Limits
 from localspec.speculation.events import Event, Finished, Stats
 from localspec.speculation.expected_value import ExpectedValueController, Experience
-from localspec.speculation.measure import DRAFT_SIZES, TARGET_SIZES, measure
 from localspec.speculation.model_drafter import ModelDrafter
 from localspec.speculation.splice_drafter import SpliceDrafter
+from localspec.speculation.teacher import Position, read_positions
 
 __all__ = ["Completion", "Prompt", "Session", "load"]
 
 Prompt: TypeAlias = "str | Sequence[int] | Sequence[Message]"
 
 DEFAULT_TARGET = "default"
-_TARGET_BUDGET_S, _DRAFT_BUDGET_S = 0.7, 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class Session:
         self._copies = Copies()
         self._experience = Experience()
         self._temperature = DraftTemperature()
-        self._costs: Costs | None = None
+        self._pricing = Pricing(pair)
 
     @property
     def notes(self) -> list[str]:
@@ -117,16 +119,41 @@ class Session:
         return f"GPU ({pair.target.model.n_gpu_layers} layers)" if pair.on_gpu else "CPU"
 
     @property
+    def can_draft(self) -> bool:
+        """False when the target's memory cannot be cut back, so that it runs plain."""
+        return self._target.model.rollback_refused is None
+
+    @property
+    def exact(self) -> bool:
+        """True when only batches with the bits of single-token decoding are verified."""
+        return self._pair.options.exact
+
+    def exact_sizes(self, on_depth: Callable[[int], None] | None = None) -> frozenset[int]:
+        """In an exact session the batch sizes that may be used: probed once, then from disk."""
+        with self._exclusive():
+            return self._pricing.exact_sizes(on_depth)
+
+    @property
     def costs(self) -> Costs:
         """T(n) and D(n) of this pair: from an earlier load, else measured now, within a second."""
-        if self._costs is None:
-            with self._exclusive():
-                self._costs = self._measured()
-        return self._costs
+        if self._pricing.is_done:
+            return self._pricing.costs()
+        with self._exclusive():
+            return self._pricing.costs()
+
+    def calibrate(self, depth: int = 0) -> None:
+        """Measure every size at a depth and keep it. Takes some seconds, more for deep contexts."""
+        with self._exclusive():
+            self._pair.cancel.clear()
+            self._pricing.calibrate(depth)
+
+    def piece(self, token: int) -> str:
+        """The text of one token, for display."""
+        return self._target.model.vocabulary.piece(token).decode("utf-8", "replace")
 
     def outlook(self) -> Outlook | None:
         """Whether the draft model can pay here, in numbers and words; None without one."""
-        if self._pair.draft is None or self._pair.target.model.rollback_refused:
+        if self._pair.draft is None or not self.can_draft:
             return None
         return look(self.costs)
 
@@ -189,6 +216,35 @@ class Session:
             if self._pair.draft is not None:
                 self._pair.draft.clear()
 
+    def read_positions(self, prompt: Prompt, token_ids: Sequence[int]) -> list[Position]:
+        """What target and draft model would have said before each token of an answer.
+
+        Teacher-forced in batches, outside any timing; it takes as long as reading the answer
+        twice. The draft's part is None without a draft model.
+        """
+        prompt_ids = self.encode(prompt)
+        with self._exclusive(), self._pair.reading_draft() as draft:
+            self._pair.cancel.clear()
+            n_shared = self._draft_cache.n_shared if self._draft_cache else 0
+            ids = [*prompt_ids, *token_ids]
+            return list(read_positions(self._target, draft, ids, len(prompt_ids), n_shared))
+
+    def target_rows(
+        self, ids: Sequence[int], batch: Sequence[int]
+    ) -> list[npt.NDArray[np.float32]]:
+        """The target's logits after each token of `batch`, decoded in one batch behind `ids`.
+
+        Each float32, shape (n_vocab,), a copy. What the cache already holds of `ids` is kept.
+        """
+        with self._exclusive():
+            self._pair.cancel.clear()
+            target = self._target
+            target.keep_prefix(ids)
+            target.decode(ids[len(target.ids) :], n_rows=0)
+            rows = [row.copy() for row in target.decode(batch, n_rows=len(batch))]
+            target.keep_prefix(ids)
+            return rows
+
     def forget(self) -> None:
         """Forget what was learned about acceptance (not the costs), as after a fresh load."""
         with self._exclusive():
@@ -197,9 +253,7 @@ class Session:
 
     def close(self) -> None:
         """Free both models and keep the costs for the next load. Call it when nothing runs."""
-        if self._costs is not None:
-            self._keep(self._costs)
-            self._costs = None
+        self._pricing.keep()
         self._pair.close()
 
     def __enter__(self) -> Session:
@@ -223,42 +277,13 @@ class Session:
     def _exclusive(self) -> _Exclusive:
         return _Exclusive(self)
 
-    def _measured(self) -> Costs:
-        """Stored tables where there are any, and what they lack measured now."""
-        pair, costs = self._pair, Costs()
-        for context, table, role in self._tables(costs):
-            stored = load_costs(context.model.path, {**pair.settings(context), "role": role})
-            if stored is not None and table.load_json(stored):
-                continue
-            is_target = context is pair.target
-            measure(
-                context,
-                table,
-                TARGET_SIZES if is_target else DRAFT_SIZES,
-                all_rows=is_target,
-                budget_s=_TARGET_BUDGET_S if is_target else _DRAFT_BUDGET_S,
-            )
-        self._keep(costs)
-        return costs
-
-    def _tables(self, costs: Costs) -> list[tuple[Context, CostTable, str]]:
-        tables = [(self._pair.target, costs.target, "target")]
-        if self._pair.draft is not None:
-            tables.append((self._pair.draft, costs.draft, "draft"))
-        return tables
-
-    def _keep(self, costs: Costs) -> None:
-        for context, table, role in self._tables(costs):
-            settings = {**self._pair.settings(context), "role": role}
-            save_costs(context.model.path, settings, table.to_json())
-
     def _engine(self, options: Options) -> Engine:
         notes = list(self.notes)
         params = options.sampling()
         seed = resolve_seed(options.seed)
         rng = sequential_uniforms(seed)
         kind = self._drafter_kind(options, notes)
-        verifier = _verifier(options, kind, greedy=params.greedy)
+        verifier = _verifier(options, kind, greedy=params.greedy, exact=self.exact)
         drafter: SpliceDrafter | None = None
         if kind != "none":
             model: ModelDrafter | None = None
@@ -287,15 +312,13 @@ class Session:
     def _controller(self, options: Options, kind: str, notes: list[str]) -> Controller:
         most = min(self._target.max_rows, self._target.n_batch) - 1
         if options.n_draft is None and kind != "none":
-            if self._costs is None:
-                self._costs = self._measured()
             return ExpectedValueController(
-                self._costs, self._experience, n_draft_max=options.n_draft_max
+                self._pricing.costs(), self._experience, n_draft_max=options.n_draft_max
             )
         n_draft = options.n_draft or 0
         if n_draft > most:
             notes.append(f"n_draft {n_draft} is cut to {most}, the rows of one verification")
-        return FixedController(n_draft)
+        return FixedController(n_draft, self._pricing.costs().may_verify if self.exact else None)
 
     def _drafter_kind(self, options: Options, notes: list[str]) -> str:
         """Which drafter is used; a note says why when it is not the one asked for."""
@@ -309,15 +332,19 @@ class Session:
         if kind != "none" and refused:
             notes.append(f"drafting is off for {self._target.model.path.name}: {refused}")
             return "none"
+        if kind != "none" and self.exact and not self._pricing.exact_sizes():
+            notes.append(
+                "exact mode: no batch of 2 to 17 tokens gives the bits of single decodes here "
+                f"({self._pair.target_header.quant}), so nothing is drafted"
+            )
+            return "none"
         if kind != "auto":
             return kind
         if self._pair.draft is None:
             return "ngram"
         if options.n_draft is not None:
             return "model"
-        if self._costs is None:
-            self._costs = self._measured()
-        outlook = look(self._costs)
+        outlook = look(self._pricing.costs())
         if outlook.pays:
             return "splice"
         notes.append(f"drafts are copies of the text alone: {outlook.words}")
@@ -397,8 +424,12 @@ def load(
     return Session(target_path, draft_path, parsed)
 
 
-def _verifier(options: Options, kind: str, *, greedy: bool) -> str:
+def _verifier(options: Options, kind: str, *, greedy: bool, exact: bool) -> str:
     """`auto` is left to the engine, round by round, where drafts are drawn at random."""
+    if exact:
+        if options.verifier not in ("auto", "match"):
+            raise InvalidOptionError("exact mode cuts drafts to fit, so its verifier is match")
+        return "match"
     if options.verifier != "auto":
         return options.verifier
     seeded = options.seed not in (None, -1)

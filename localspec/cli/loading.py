@@ -16,7 +16,7 @@ from localspec.library.references import pair_draft, resolve
 if TYPE_CHECKING:
     from localspec.session import Session
 
-__all__ = ["fetch", "load_with_progress", "progress_bars"]
+__all__ = ["fetch", "load_with_progress", "prepare", "progress_bars"]
 
 
 @contextlib.contextmanager
@@ -76,3 +76,15 @@ def load_with_progress(target: str, draft: str | None, options: dict[str, Any]) 
     target_path = fetch(target, "target")
     draft_path = fetch(wanted, "draft") if wanted is not None else None
     return load(target_path, draft_path, **options)
+
+
+def prepare(session: Session, *, adaptive: bool) -> None:
+    """Measure what the first answer would need, and say so while it takes time."""
+    if session.exact:
+        session.exact_sizes(
+            lambda depth: click.echo(
+                f"localspec: exact mode: comparing batch sizes at depth {depth:,} …", err=True
+            )
+        )
+    if adaptive and session.can_draft:
+        _ = session.costs

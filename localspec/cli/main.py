@@ -22,6 +22,9 @@ EXIT_INTERRUPTED = 130
 
 _COMMANDS = {
     "run": ("localspec.cli.run", "run", "Answer a prompt; text goes to stdout."),
+    "audit": ("localspec.cli.audit", "audit", "Is speculative text the plain text?"),
+    "calibrate": ("localspec.cli.calibrate", "calibrate", "Measure what decoding costs here."),
+    "replay": ("localspec.cli.replay", "replay", "What other drafts would have made of a trace."),
     "models": ("localspec.cli.models_commands", "models", "List, fetch and inspect models."),
     "quantize": ("localspec.cli.models_commands", "quantize", "Make another quant level."),
     "doctor": ("localspec.cli.doctor", "doctor", "What this machine has, and what is missing."),

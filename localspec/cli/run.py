@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Generator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -82,10 +83,11 @@ def _shares(value: str) -> tuple[float, ...]:
 @click.option("--type-v", "--cache-type-v", "-ctv", help="V cache type.  [default: f16]")
 @click.option("--show-draft", is_flag=True, help="Show accepted and rejected tokens.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--trace", type=click.Path(dir_okay=False), help="Record for `localspec replay`.")
 @click.option("--verbose", "-v", is_flag=True, help="What is loaded, and how.")
 def run(prompt: str | None, **given: Any) -> None:
     """Answer PROMPT (`-`, or nothing with a pipe: standard input)."""
-    from localspec.cli.loading import load_with_progress
+    from localspec.cli.loading import load_with_progress, prepare
     from localspec.options import LoadOptions, Options, parse
 
     given["logit_bias"] = dict(given["logit_bias"]) or None
@@ -100,16 +102,28 @@ def run(prompt: str | None, **given: Any) -> None:
     text = _prompt(prompt)
     question = _question(text, raw=given["raw"], system=given["system"])
 
+    trace = given["trace"]
+    if trace is not None and not Path(trace).absolute().parent.is_dir():
+        raise InvalidOptionError(f"the folder of --trace does not exist: {Path(trace).parent}")
     draft = None if given["draft"] == "none" else given["draft"]
     if chosen.get("drafter") in ("none", "ngram"):
         draft = None
     with load_with_progress(given["target"], draft, loading) as session:
+        adaptive = "n_draft" not in chosen and chosen.get("drafter") != "none"
+        prepare(session, adaptive=adaptive)
         if given["verbose"] or sys.stderr.isatty():
             click.echo(_loaded(session), err=True)
-        finished, interrupted = _show(session, question, answer, given)
+            outlook = session.outlook() if adaptive else None
+            if outlook is not None and outlook.pays:
+                click.echo(outlook.words, err=True)
+        finished, interrupted, events = _show(session, question, answer, given)
         for note in finished.stats.notes:
             click.echo(f"localspec: note: {visible(note)}", err=True)
         click.echo(stats_line(finished.stats), err=True)
+        if trace is not None and not interrupted:
+            _record(session, Path(trace), question, answer, events)
+        elif trace is not None:
+            click.echo("localspec: the answer was interrupted: no trace was written", err=True)
     if interrupted:
         sys.exit(EXIT_INTERRUPTED)
 
@@ -174,8 +188,8 @@ def _loaded(session: Session) -> str:
 
 def _show(
     session: Session, question: Any, answer: dict[str, Any], given: dict[str, Any]
-) -> tuple[Finished, bool]:
-    """Print the answer; True when Ctrl-C cut it short."""
+) -> tuple[Finished, bool, list[Event]]:
+    """Print the answer; True when Ctrl-C cut it short. The events are kept for a trace."""
     from localspec.cli.show import JsonPrinter, StyledPrinter, TextPrinter
 
     terminal = sys.stdout.isatty()
@@ -187,12 +201,26 @@ def _show(
     elif given["show_draft"]:
         click.echo("localspec: note: --show-draft needs a terminal; the text is plain", err=True)
     answering = _Answering(session, question, answer)
+    kept: list[Event] = []
     with contextlib.closing(answering.events()) as events:  # the thread ends before the session
         for event in events:
             printer.show(event)
+            if given["trace"] is not None:
+                kept.append(event)
     printer.end()
     assert answering.finished is not None
-    return answering.finished, answering.interrupted
+    return answering.finished, answering.interrupted, kept
+
+
+def _record(
+    session: Session, path: Path, question: Any, answer: dict[str, Any], events: list[Event]
+) -> None:
+    """Write the trace; both models read the answer once more for it."""
+    from localspec.bench.trace import record
+
+    click.echo("localspec: both models read the answer once more for the trace …", err=True)
+    record(session, path, question, answer, events)
+    click.echo(f"localspec: wrote {path}; see `localspec replay`", err=True)
 
 
 class _Answering:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import codecs
 import json
 import os
-from typing import IO, Any
+from typing import IO
 
 from localspec.cli.main import visible
-from localspec.speculation.events import Event, Finished, Prefill, Round, RoundToken
+from localspec.speculation.event_json import as_json
+from localspec.speculation.events import Event, Round
 
 __all__ = ["JsonPrinter", "StyledPrinter", "TextPrinter"]
 
@@ -112,46 +113,3 @@ class JsonPrinter:
 
     def end(self) -> None:
         """Every line is already complete."""
-
-
-def as_json(event: Event) -> dict[str, Any]:
-    """The JSON object of one event; names as in llama-server's timings."""
-    if isinstance(event, Prefill):
-        return {"type": "prefill", "done": event.done, "total": event.total}
-    if isinstance(event, Round):
-        return {
-            "type": "round",
-            "index": event.index,
-            "n_draft": event.n_draft,
-            "n_accepted": event.n_accepted,
-            "tokens": [_token(token) for token in event.tokens],
-            "text": event.text,
-            "draft_s": event.draft_s,
-            "verify_s": event.verify_s,
-            "elapsed_s": event.elapsed_s,
-        }
-    assert isinstance(event, Finished)
-    return {
-        "type": "finished",
-        "reason": event.reason,
-        "text": event.text,
-        "token_ids": list(event.token_ids),
-        "seed": event.stats.seed,
-        "verifier": event.stats.verifier,
-        "drafter": event.stats.drafter,
-        "notes": list(event.stats.notes),
-        "timings": event.stats.timings(),
-    }
-
-
-def _token(token: RoundToken) -> dict[str, Any]:
-    return {
-        "id": token.id,
-        "text": token.text,
-        "source": token.source,
-        "verdict": token.verdict,
-        "p": token.p,
-        "q": token.q,
-        "p_raw": token.p_raw,
-        "q_raw": token.q_raw,
-    }

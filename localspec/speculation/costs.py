@@ -155,6 +155,10 @@ class Costs:
             row = [t if n <= 1 or self.may_verify(n) else math.inf for n, t in enumerate(row)]
         return row
 
+    def to_json(self) -> dict[str, Any]:
+        """Both tables, seconds as of now."""
+        return {"target": self.target.to_json(), "draft": self.draft.to_json()}
+
 
 def _bucket(depth: int) -> int:
     return max(_SHALLOWEST, depth.bit_length())

@@ -12,10 +12,12 @@ from time import perf_counter
 from localspec.llama.context import Context
 from localspec.speculation.costs import CostTable
 
-__all__ = ["DRAFT_SIZES", "TARGET_SIZES", "measure"]
+__all__ = ["DRAFT_ALL", "DRAFT_SIZES", "TARGET_ALL", "TARGET_SIZES", "measure"]
 
 TARGET_SIZES = (1, 2, 4, 8, 3, 16, 6, 12)
 DRAFT_SIZES = (1, 2, 16, 64)
+TARGET_ALL = (*range(1, 18), 20, 24, 28, 33)
+DRAFT_ALL = (1, 2, 3, 4, 6, 8, 16, 32, 64, 128)
 _N_NEEDED = 3  # sizes that are measured whatever it costs
 
 

@@ -12,7 +12,18 @@ import pytest
 import localspec
 
 ROOT = Path(localspec.__file__).parent
-LAYERS = ["library", "llama", "sampling", "speculation", "chat", "pair", "session", "cli"]
+LAYERS = [
+    "library",
+    "llama",
+    "sampling",
+    "speculation",
+    "chat",
+    "pair",
+    "pricing",
+    "session",
+    "bench",
+    "cli",
+]
 SHARED = {"errors", "options", "backend"}
 
 
