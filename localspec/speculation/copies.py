@@ -9,8 +9,8 @@ from localspec.speculation.suffix_automaton import Match, SuffixAutomaton
 
 __all__ = ["Copies", "Running"]
 
-_RESUMABLE = 8  # a copy this long that breaks at one token is tried again behind it
-_RESUMED = 6  # and counts as a match of this length
+_RESUMABLE = 16  # a copy this long that breaks at one token is tried again behind it
+_RESUMED = 5  # and counts as a match of this length
 _NEARBY = 24
 
 

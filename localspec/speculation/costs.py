@@ -21,6 +21,7 @@ __all__ = ["CostTable", "Costs"]
 _SHALLOWEST = 9  # depths below 2**9 tokens share a bucket; each doubling has its own
 _DRIFT_WEIGHT = 0.2
 _LEAST_WEIGHT = 0.03
+_DOUBT = 0.01
 _LARGEST_STEP = math.log(2.0)  # one stalled decode must not upset the table
 
 
@@ -58,6 +59,7 @@ class CostTable:
         cell.count += 1
         cell.log += off * max(1.0 / (cell.count + 4), _LEAST_WEIGHT)
         self._drift.log += off * _DRIFT_WEIGHT
+        _doubt(cells, n)
 
     def set(self, n: int, depth: int, seconds: float) -> None:
         """Enter a measurement made on purpose; it replaces what was there."""
@@ -158,6 +160,20 @@ class Costs:
     def to_json(self) -> dict[str, Any]:
         """Both tables, seconds as of now."""
         return {"target": self.target.to_json(), "draft": self.draft.to_json()}
+
+
+def _doubt(cells: dict[int, _Cell], n_seen: int) -> None:
+    """Let sizes that look dearer than their neighbours slowly lose that look until seen again.
+
+    A size that one stalled decode made too dear would never be used, and so never corrected.
+    """
+    sizes = sorted(cells)
+    for below, n, above in zip(sizes, sizes[1:], sizes[2:], strict=False):
+        if n == n_seen:
+            continue
+        share = (n - below) / (above - below)
+        even = (1 - share) * math.exp(cells[below].log) + share * math.exp(cells[above].log)
+        cells[n].log -= _DOUBT * max(0.0, cells[n].log - math.log(even))
 
 
 def _bucket(depth: int) -> int:

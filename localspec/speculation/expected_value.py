@@ -25,8 +25,11 @@ __all__ = ["ExpectedValueController", "ExpectedValuePace", "Experience"]
 N_DRAFT_MAX = 16
 N_COPY_MAX = 32
 _RECENT = 0.93  # weight of the past in ρ, per round
+_HEAD_START = 8.0  # plain steps of time that stand for the answers before this one
+_SPEED_STEP = 0.02
 _ALPHA_STEP = 0.12
 _FADE = 0.997  # evidence grows old, per round, so that what stopped paying is tried again
+_SURE_COPY = 8  # shorter matches do not forestall a draft model that pays
 _LONG_GAP = 3  # from here on a catch-up is an investment, spread over the answer
 _LEAST_AHEAD = 48
 _PATIENCE = 2.0  # tokens that a kind of draft may lose before it rests, halved each time
@@ -37,7 +40,7 @@ _NEWS = 0.2  # so much more promise than when the rest began ends it
 
 
 def _model_prior(confidence: float) -> float:
-    return 0.05 + 0.9 * confidence
+    return confidence + 0.4 * confidence * (1.0 - confidence)
 
 
 def _copy_prior(match_length: float) -> float:
@@ -82,7 +85,7 @@ class Experience:
 
     model, copies: α of a drafted token by the draft's top probability, by match length. idle: α
     of the draft model by the target's own probability of the token, known without any draft.
-    alpha: what the draft model's next tokens promise.
+    alpha: what the draft model's next tokens promise. speed_up: over plain decoding, of late.
     """
 
     model: AcceptanceCurve = field(default_factory=_curve_of_models)
@@ -93,6 +96,7 @@ class Experience:
         default_factory=lambda: AcceptanceCurve((0.2, 0.4, 0.6, 0.8, 0.95, 0.99), _idle_prior)
     )
     alpha: float = 0.7
+    speed_up: float = 1.3
 
 
 class ExpectedValueController:
@@ -110,7 +114,9 @@ class ExpectedValueController:
         experience.alpha = max(experience.alpha, 0.7)
         self._n_model = N_DRAFT_MAX if n_draft_max is None else n_draft_max
         self._n_copy = N_COPY_MAX if n_draft_max is None else n_draft_max
-        self._tokens = self._seconds = 0.0
+        plain = costs.target.seconds(1)
+        self._seconds = _HEAD_START * plain
+        self._tokens = _HEAD_START * experience.speed_up
         self._n_answered = 0
         self._depth = 0
         self._pace: ExpectedValuePace | None = None
@@ -122,7 +128,7 @@ class ExpectedValueController:
         most = max(0, min(limit, max(self._n_model, self._n_copy)))
         verify = self.costs.verify_row(depth, most + 1)
         plain = 1.0 / verify[1]
-        recent = self._tokens / self._seconds if self._seconds else 0.0
+        recent = self._tokens / self._seconds
         self._pace = ExpectedValuePace(
             self,
             verify,
@@ -154,6 +160,9 @@ class ExpectedValueController:
         self._tokens = self._tokens * _RECENT + len(committed)
         self._seconds = self._seconds * _RECENT + round_.elapsed_s
         self._n_answered += len(committed)
+        known.speed_up += _SPEED_STEP * (
+            self._tokens / self._seconds / pace.plain_rate - known.speed_up
+        )
         for rest in self._rests.values():
             rest.left -= len(committed)
         for curve in (known.model, known.copies, known.idle):
@@ -231,12 +240,12 @@ class ExpectedValuePace:
             copy_value, n = self._copy_value(match_length, n_available)
             if n and copy_value > value:
                 best, value = "ngram", copy_value
-        if (
-            n_missing is not None
-            and self._controller.may_use("model")
-            and self._first_value(n_missing) > value
-        ):
-            best = "model"
+        if n_missing is not None and self._controller.may_use("model"):
+            model_value = self._first_value(n_missing)
+            if match_length < _SURE_COPY:  # the model may go first and the copy follow
+                value = self._value[0]
+            if model_value > value:
+                best = "model"
         return best
 
     def another(self) -> bool:
