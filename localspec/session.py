@@ -141,6 +141,10 @@ class Session:
         with self._exclusive():
             return self._pricing.costs()
 
+    def render(self, messages: Sequence[Message]) -> str:
+        """The text that the chat template makes of a conversation."""
+        return self._template.render(messages)
+
     def calibrate(self, depth: int = 0) -> None:
         """Measure every size at a depth and keep it. Takes some seconds, more for deep contexts."""
         with self._exclusive():

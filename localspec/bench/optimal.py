@@ -7,6 +7,7 @@ state of a draft whether to go on. Only the clairvoyant oracle can do better.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -161,4 +162,4 @@ def _nearest(chance: float) -> int:
 
 
 def _pairs(values: Sequence[float]) -> list[tuple[float, float]]:
-    return list(zip(values, values[1:], strict=False))
+    return list(itertools.pairwise(values))

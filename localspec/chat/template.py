@@ -57,6 +57,10 @@ class ChatTemplate:
             ids.insert(0, bos)
         return ids
 
+    def render(self, messages: Sequence[Message]) -> str:
+        """The conversation as text, for programs that tokenise it themselves."""
+        return self._render(_checked(messages))
+
     def _render(self, messages: list[dict[str, str]]) -> str:
         template = self._compile()
         try:
