@@ -49,8 +49,9 @@ class Peer:
         with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
             file.write(text + "\n")  # the tool drops one line end
             file.flush()
-            command = [*self._words, "-f", file.name, "-n", str(n_gen), "--temp", str(temperature),
-                       "--spec-draft-n-max", str(n_max), "--spec-draft-p-min", str(p_min)]  # fmt: skip
+            options = {"-f": file.name, "-n": n_gen, "--temp": temperature,
+                       "--spec-draft-n-max": n_max, "--spec-draft-p-min": p_min}  # fmt: skip
+            command = [*self._words, *(str(word) for pair in options.items() for word in pair)]
             ran = subprocess.run(command, capture_output=True, text=True, errors="replace")
         found = re.search(r"decoded\s+(\d+) tokens in\s+([\d.]+) seconds", ran.stdout + ran.stderr)
         if ran.returncode or not found:

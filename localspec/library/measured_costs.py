@@ -19,6 +19,9 @@ import platformdirs
 __all__ = ["costs_folder", "load_costs", "save_costs"]
 
 
+_MOST_FILES = 200
+
+
 def costs_folder() -> Path:
     """Where the tables lie."""
     return Path(platformdirs.user_cache_path("localspec")) / "costs"
@@ -43,8 +46,16 @@ def save_costs(model: Path, settings: Mapping[str, Any], costs: Mapping[str, Any
         text = json.dumps({"model": str(model), "settings": dict(settings), "costs": costs})
         partial.write_text(text, "utf-8")
         partial.replace(path)
+        _prune(path.parent)
         return True
     return False
+
+
+def _prune(folder: Path) -> None:
+    """Forget the tables that were not renewed for the longest time."""
+    files = sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
+    for file in files[_MOST_FILES:]:
+        file.unlink()
 
 
 def _file(model: Path, settings: Mapping[str, Any]) -> Path:

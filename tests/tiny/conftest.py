@@ -7,10 +7,12 @@ thousand times slower than one on work this small.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from localspec import pair
+from localspec.library import measured_costs
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -18,3 +20,12 @@ def one_thread() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pair, "physical_cores", lambda: 1)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_costs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Costs of models that live for a minute do not belong into the user's cache."""
+    folder = tmp_path_factory.mktemp("costs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measured_costs, "costs_folder", lambda: folder)
+        yield folder

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import localspec
 from localspec import LocalspecError
 from tests import tiny_models
 
+_CACHE = tempfile.TemporaryDirectory()  # costs of tiny models stay out of the user's cache
 LOCALSPEC = [sys.executable, "-m", "localspec.cli.main"]
 
 
@@ -27,7 +29,7 @@ def call(*args: object, stdin: str | bytes = "") -> subprocess.CompletedProcess[
         [*LOCALSPEC, *map(str, args)],
         input=raw,
         capture_output=True,
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "XDG_CACHE_HOME": _CACHE.name},
         timeout=60,
     )
     return subprocess.CompletedProcess(

@@ -1,0 +1,202 @@
+"""The default way of drafting on tiny models: the text stays, the drafts follow the costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec import pricing
+from localspec.errors import InvalidOptionError
+from localspec.library import measured_costs
+from localspec.options import LoadOptions
+from localspec.session import Session
+from localspec.speculation import draft_cache
+from localspec.speculation.costs import Costs
+from localspec.speculation.events import Round
+from tests import tiny_models
+from tests.unit.scripted import scripted_costs
+
+GREEDY = {"temperature": 0.0, "max_tokens": 60}
+PROMPT = "the and of"
+SLOW = 1e3  # scripted seconds dwarf the real ones, so that only the script decides
+
+
+def flat() -> Costs:
+    return scripted_costs(lambda n: SLOW * (1.0 + 0.01 * n), lambda n: SLOW * 0.02)
+
+
+def steep() -> Costs:
+    return scripted_costs(lambda n: SLOW * n, lambda n: SLOW * 0.5)
+
+
+@pytest.fixture
+def priced(pair: Session) -> Iterator[Callable[[Costs], Session]]:
+    """The tiny pair with scripted costs."""
+    before = pair._pricing._costs
+
+    def price(costs: Costs) -> Session:
+        pair._pricing._costs = costs
+        pair.forget()
+        pair.clear_cache()
+        return pair
+
+    yield price
+    pair._pricing._costs = before
+
+
+def rounds(session: Session, **options: object) -> list[Round]:
+    found = session.stream(PROMPT, **{**GREEDY, **options})
+    return [event for event in found if isinstance(event, Round)]
+
+
+@pytest.mark.parametrize("drafter", ["auto", "model", "ngram", "splice"])
+@pytest.mark.parametrize("costs", [flat, steep])
+def test_the_text_is_the_plain_text(
+    priced: Callable[[Costs], Session], costs: Callable[[], Costs], drafter: str
+) -> None:
+    session = priced(costs())
+    plain = session.complete(PROMPT, drafter="none", **GREEDY)
+    assert session.complete(PROMPT, drafter=drafter, **GREEDY).token_ids == plain.token_ids
+    sampled = {"temperature": 1.0, "seed": 3, "max_tokens": 60}
+    plain = session.complete(PROMPT, drafter="none", **sampled)
+    assert session.complete(PROMPT, drafter=drafter, **sampled).token_ids == plain.token_ids
+
+
+def test_cheap_drafts_are_long_and_by_both_drafters(priced: Callable[[Costs], Session]) -> None:
+    found = rounds(priced(flat()), drafter="splice", max_tokens=150)
+    assert max(r.n_draft for r in found) > 8
+    sources = {token.source for r in found for token in r.tokens}
+    assert {"model", "ngram", "target"} <= sources
+
+
+def test_where_a_model_cannot_pay_it_is_never_fed(priced: Callable[[Costs], Session]) -> None:
+    session = priced(steep())
+    result = session.complete(PROMPT, **GREEDY)
+    assert session._draft is not None
+    assert session._draft.ids == []
+    assert result.stats.drafter == "ngram"
+    assert any("cannot pay" in note for note in result.stats.notes)
+
+
+def test_a_model_asked_for_by_name_drafts_nothing_where_nothing_pays(
+    priced: Callable[[Costs], Session],
+) -> None:
+    found = rounds(priced(steep()), drafter="model")
+    assert {r.n_draft for r in found} == {0}
+
+
+def test_n_draft_max_bounds_every_draft(priced: Callable[[Costs], Session]) -> None:
+    found = rounds(priced(flat()), drafter="splice", n_draft_max=3)
+    assert max(r.n_draft for r in found) == 3
+
+
+def test_n_draft_and_its_bound_exclude_each_other(pair: Session) -> None:
+    with pytest.raises(InvalidOptionError, match="give one of them"):
+        pair.complete(PROMPT, n_draft=2, n_draft_max=4)
+
+
+def test_splice_needs_a_draft_model(tiny_target: Path) -> None:
+    with Session(tiny_target) as session, pytest.raises(InvalidOptionError, match="splice"):
+        session.complete(PROMPT, drafter="splice")
+
+
+def test_fixed_splices_hold_exactly_n_draft_where_the_model_drafts(pair: Session) -> None:
+    found = [r for r in rounds(pair, drafter="splice", n_draft=4) if r.n_draft]
+    assert {r.n_draft for r in found[:-1]} <= {1, 2, 3, 4}
+    assert max(r.n_draft for r in found) == 4
+
+
+def test_unseeded_sampling_is_judged_by_the_better_way(loose_pair: Session) -> None:
+    loose_pair._pricing._costs = flat()
+    options = {"temperature": 1.0, "max_tokens": 40, "drafter": "model"}
+    loose_pair.complete(PROMPT, **options)
+    result = loose_pair.complete(PROMPT, **options)
+    ways = {event.verifier for event in loose_pair.stream(PROMPT, **options) if _drafted(event)}
+    assert result.stats.verifier in ("block", "match")
+    assert ways <= {"block", "match"}
+    assert loose_pair._temperature.yields()  # it was learned from
+    seeded = loose_pair.complete(PROMPT, **options, seed=5)
+    assert seeded.stats.verifier == "match"
+
+
+def _drafted(event: object) -> bool:
+    return isinstance(event, Round) and event.n_draft > 0
+
+
+def test_costs_are_measured_once_and_then_found(
+    tiny_target: Path, tiny_draft: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(measured_costs, "costs_folder", lambda: tmp_path / "costs")
+    with Session(tiny_target, tiny_draft) as session:
+        first = session.costs.target.seconds(1)
+        assert first > 0
+    calls = []
+    measure = pricing.measure
+
+    def counting(*args: Any, **options: Any) -> None:
+        calls.append(args)
+        measure(*args, **options)
+
+    monkeypatch.setattr(pricing, "measure", counting)
+    with Session(tiny_target, tiny_draft) as session:
+        assert session.costs.target.is_measured(8)
+    assert calls == []
+    for file in (tmp_path / "costs").iterdir():
+        file.write_text("{broken")
+    with Session(tiny_target, tiny_draft) as session:
+        assert session.complete(PROMPT, drafter="splice", **GREEDY).text
+    assert len(calls) == 2
+
+
+def test_a_cache_folder_that_cannot_be_written_harms_nothing(
+    tiny_target: Path, tiny_draft: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("no folder")
+    monkeypatch.setattr(measured_costs, "costs_folder", lambda: blocked / "costs")
+    with Session(tiny_target, tiny_draft) as session:
+        assert session.complete(PROMPT, **GREEDY).text
+
+
+def test_a_long_prompt_is_read_by_the_draft_from_its_end(
+    tiny_target: Path, tiny_draft: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draft_cache, "PROMPT_WINDOW", 40)
+    ids = [tiny_models.FIRST_BYTE + i % 26 for i in range(300)]
+    with Session(tiny_target, tiny_draft, LoadOptions(n_ctx=512)) as session:
+        session._pricing._costs = flat()
+        plain = session.complete(ids, drafter="none", **GREEDY).token_ids
+        session.clear_cache()
+        result = session.complete(ids, drafter="model", **GREEDY)
+        assert result.token_ids == plain
+        assert session._draft is not None
+        assert len(session._draft.ids) < 40 + 60
+        assert result.stats.draft_n_accepted > 20
+
+
+def test_a_full_draft_context_begins_anew_and_goes_on(tiny_target: Path, tiny_draft: Path) -> None:
+    with Session(tiny_target, tiny_draft, LoadOptions(n_ctx=256)) as session:
+        session._pricing._costs = flat()
+        ids = [tiny_models.FIRST_BYTE + i % 26 for i in range(200)]
+        options = {"temperature": 0.0, "max_tokens": 100}
+        plain = session.complete(ids, drafter="none", **options)
+        ours = session.complete(ids, drafter="model", **options)
+        assert (ours.token_ids, ours.reason) == (plain.token_ids, plain.reason)
+        assert ours.reason == "context"
+
+
+def test_the_next_turn_reuses_what_both_models_have_read(
+    priced: Callable[[Costs], Session],
+) -> None:
+    session = priced(flat())
+    first = session.complete(PROMPT, drafter="splice", **GREEDY)
+    ids = [*session.encode(PROMPT), *first.token_ids, tiny_models.FIRST_BYTE]
+    assert session._draft is not None
+    before = list(session._draft.ids)
+    second = session.complete(ids, drafter="splice", **GREEDY)
+    assert second.stats.cache_n >= len(ids) - 3
+    assert session._draft.ids[: len(before) - 1] == before[:-1]
+    assert second.token_ids == session.complete(ids, drafter="none", **GREEDY).token_ids
