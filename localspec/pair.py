@@ -38,6 +38,8 @@ class Pair:
         self.notes: list[str] = []
         self.foreign_ids: frozenset[int] = frozenset()
         if self.draft_header is not None:
+            if draft_path is not None and draft_path.resolve() == target_path.resolve():
+                self.notes.append("the draft is the target's own file: it cannot be faster")
             matched = compare_vocabularies(self.target_header, self.draft_header)
             self.foreign_ids = matched.differing_ids
             if matched.differing_ids:

@@ -75,6 +75,9 @@ class _Programme:
         self._costs, self._learned, self._rho = costs, learned, rho
         self._worth: Array | None = None
 
+    def worth_reading(self, n_tokens: int, n_ahead: int) -> bool:
+        return True
+
     def begin(self, depth: int, limit: int, *, may_trim: bool) -> _Programme:
         if self._worth is None:
             self._verify = self._costs.target.row(depth, N_DRAFT_MAX + 1)

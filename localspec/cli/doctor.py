@@ -70,10 +70,16 @@ def _compute() -> list[tuple[str, str]]:
 def _storage() -> list[tuple[str, str]]:
     from huggingface_hub import constants
 
+    from localspec.library.measured_costs import costs_folder
     from localspec.library.mirror import cache_folder
 
     facts = [("memory", _system_memory())]
-    for name, folder in (("hub cache", Path(constants.HF_HUB_CACHE)), ("cache", cache_folder())):
+    folders = {
+        "hub cache": Path(constants.HF_HUB_CACHE),
+        "cache": cache_folder(),
+        "measured costs": costs_folder(),
+    }
+    for name, folder in folders.items():
         existing = next(path for path in (folder, *folder.parents) if path.exists())
         free = shutil.disk_usage(existing).free / 1e9
         state = "" if folder.exists() else ", not made yet"

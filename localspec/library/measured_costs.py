@@ -23,8 +23,10 @@ _MOST_FILES = 200
 
 
 def costs_folder() -> Path:
-    """Where the tables lie."""
-    return Path(platformdirs.user_cache_path("localspec")) / "costs"
+    """Where the tables lie: in $LOCALSPEC_CACHE, else in the platform's cache folder."""
+    chosen = os.environ.get("LOCALSPEC_CACHE")
+    folder = Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("localspec")
+    return folder / "costs"
 
 
 def load_costs(model: Path, settings: Mapping[str, Any]) -> dict[str, Any] | None:

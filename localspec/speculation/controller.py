@@ -51,6 +51,9 @@ class Pace(Protocol):
 class Controller(Protocol):
     """Chooses from the past alone, so that the law of the text is untouched."""
 
+    def worth_reading(self, n_tokens: int, n_ahead: int) -> bool:
+        """Should the draft model read n_tokens of a prompt for an answer of up to n_ahead?"""
+
     def begin(self, depth: int, limit: int, *, may_trim: bool) -> Pace:
         """The pace of the next round: at most `limit` drafted tokens after `depth` committed ones.
 
@@ -70,6 +73,10 @@ class FixedController:
     def __init__(self, n_draft: int, may_verify: Callable[[int], bool] | None = None) -> None:
         self.n_draft = n_draft
         self._may_verify = may_verify
+
+    def worth_reading(self, n_tokens: int, n_ahead: int) -> bool:
+        """Whenever anything is drafted."""
+        return self.n_draft > 0
 
     def begin(self, depth: int, limit: int, *, may_trim: bool) -> FixedPace:
         """n_draft, or the limit when that is smaller."""

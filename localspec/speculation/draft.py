@@ -5,7 +5,7 @@ The engine takes any Drafter and never asks how it guesses; a Pace decides how f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -54,8 +54,11 @@ class Drafter(Protocol):
     def is_random(self) -> bool:
         """True when the next draft may hold tokens drawn at random: it must not be cut then."""
 
-    def prepare(self, ids: Sequence[int]) -> None:
-        """Read the prompt before the first round, so that prefill is timed apart."""
+    def prepare(self, ids: Sequence[int], worth_reading: Callable[[int], bool]) -> None:
+        """Read the prompt before the first round, so that prefill is timed apart.
+
+        worth_reading: whether a model should read so many tokens in advance.
+        """
 
     def propose(self, ids: Sequence[int], pace: Pace) -> Draft:
         """Tokens to follow `ids`, the committed tokens; none when the pace says so."""

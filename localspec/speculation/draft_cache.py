@@ -7,7 +7,7 @@ lacks is read in one batch.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -37,8 +37,8 @@ class DraftCache:
         self._start = 0
         self._n_checked = 0
 
-    def prepare(self, ids: Sequence[int]) -> None:
-        """Read a prompt, its last token apart."""
+    def prepare(self, ids: Sequence[int], worth_reading: Callable[[int], bool]) -> None:
+        """Read a prompt, its last token apart, or the end of a long one; or nothing of it."""
         self._n_checked = 0
         self._skip_foreign(ids)
         if self.context.keep_prefix(ids[self._start : -1]) == 0:
@@ -48,9 +48,9 @@ class DraftCache:
         window = min(PROMPT_WINDOW, self.context.n_ctx // 2)
         if len(ids) - self._start - len(self.context.ids) > window:
             self._restart(ids, window)
-        view = ids[self._start : -1]
-        if len(view) < self.context.n_ctx:
-            self.context.decode(view[len(self.context.ids) :], n_rows=0)
+        new = ids[self._start + len(self.context.ids) : -1]
+        if new and len(new) <= self.room and worth_reading(len(new)):
+            self.context.decode(new, n_rows=0)
 
     def missing(self, ids: Sequence[int]) -> int | None:
         """Tokens to decode before it can guess what follows; None when it cannot."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from localspec.speculation.costs import Costs
 
-__all__ = ["Outlook", "expected_tokens", "look"]
+__all__ = ["Outlook", "best_speed_up", "expected_tokens", "look"]
 
 _WORTHWHILE = 1.02
 _USUAL_ALPHA = 0.8
@@ -36,18 +36,19 @@ def expected_tokens(alpha: float, n_draft: int) -> float:
     return sum(alpha**i for i in range(n_draft + 1))
 
 
+def best_speed_up(costs: Costs, alpha: float, *, depth: int = 0, n_draft_max: int = 16) -> float:
+    """Speed over plain of the best fixed draft length at this acceptance rate, 1 at least."""
+    verify = costs.verify_row(depth, n_draft_max + 1)
+    return max(1.0, _best(verify, costs.draft.row(depth, 2), alpha)[0])
+
+
 def look(costs: Costs, *, depth: int = 0, n_draft_max: int = 16) -> Outlook:
     """Judge the draft model by the tables. They hold T(1) and D(1) at least."""
     verify = costs.verify_row(depth, n_draft_max + 1)
     draft = costs.draft.row(depth, 2)
 
-    def ratio(alpha: float, k: int) -> float:
-        first = draft[1] + alpha**k * (draft[2] - draft[1])  # two tokens after full acceptance
-        seconds = first + (k - 1) * draft[1] + verify[k + 1]
-        return expected_tokens(alpha, k) * verify[1] / seconds
-
     def best(alpha: float) -> tuple[float, int]:
-        return max((ratio(alpha, k), k) for k in range(1, n_draft_max + 1))
+        return _best(verify, draft, alpha)
 
     best_ratio, best_k = best(1.0)
     numbers = _numbers(costs, depth, draft[1], verify, best_k)
@@ -70,6 +71,17 @@ def look(costs: Costs, *, depth: int = 0, n_draft_max: int = 16) -> Outlook:
         f"right, at {best_ratio:.2f} ({numbers})"
     )
     return Outlook(True, best_ratio, best_k, break_even, words)
+
+
+def _best(verify: list[float], draft: list[float], alpha: float) -> tuple[float, int]:
+    """(speed over plain, K) of the best fixed K; verify and draft are T(0 …) and D(0 …)."""
+
+    def ratio(k: int) -> float:
+        first = draft[1] + alpha**k * (draft[2] - draft[1])  # two tokens after full acceptance
+        seconds = first + (k - 1) * draft[1] + verify[k + 1]
+        return expected_tokens(alpha, k) * verify[1] / seconds
+
+    return max((ratio(k), k) for k in range(1, len(verify) - 1))
 
 
 def _numbers(costs: Costs, depth: int, step: float, verify: list[float], k: int) -> str:

@@ -163,7 +163,8 @@ class Engine:
             yield Prefill(len(target.ids), total)
         started = perf_counter()
         if self._drafter is not None:
-            self._drafter.prepare(self._ids)
+            n_ahead = min(self._limits.max_tokens, target.n_ctx - total)
+            self._drafter.prepare(self._ids, lambda n: self._controller.worth_reading(n, n_ahead))
         elapsed += perf_counter() - started
         self.stats = replace(
             self.stats, cache_n=n_cached, prompt_n=total - n_cached, prompt_s=elapsed

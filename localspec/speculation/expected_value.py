@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from localspec.speculation.calibration import AcceptanceCurve
 from localspec.speculation.controller import Source
 from localspec.speculation.costs import Costs
+from localspec.speculation.economics import best_speed_up
 from localspec.speculation.events import Round
 
 __all__ = ["ExpectedValueController", "ExpectedValuePace", "Experience"]
@@ -32,6 +33,7 @@ _FADE = 0.997  # evidence grows old, per round, so that what stopped paying is t
 _SURE_COPY = 8  # shorter matches do not forestall a draft model that pays
 _LONG_GAP = 3  # from here on a catch-up is an investment, spread over the answer
 _LEAST_AHEAD = 48
+_USUAL_ANSWER = 200  # tokens that the reading of a prompt is set against
 _PATIENCE = 2.0  # tokens that a kind of draft may lose before it rests, halved each time
 _LEAST_PATIENCE = 0.25
 _CREDIT = 6.0  # tokens won that losses are set against: a long draft may fail once
@@ -121,6 +123,13 @@ class ExpectedValueController:
         self._depth = 0
         self._pace: ExpectedValuePace | None = None
         self._rests: dict[str, _Rest] = {"model": _Rest(), "ngram": _Rest()}
+
+    def worth_reading(self, n_tokens: int, n_ahead: int) -> bool:
+        """Does the draft model's help with the answer outweigh its reading of the prompt?"""
+        speed_up = best_speed_up(self.costs, self.experience.alpha)
+        plain = self.costs.target.seconds(1)
+        gain = min(n_ahead, _USUAL_ANSWER) * plain * (1.0 - 1.0 / speed_up)
+        return gain > self.costs.draft.seconds(n_tokens)
 
     def begin(self, depth: int, limit: int, *, may_trim: bool) -> ExpectedValuePace:
         """The pace of one round, priced at this depth."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from localspec.sampling.distribution import Distribution
 from localspec.speculation.controller import Pace
@@ -25,12 +25,12 @@ class SpliceDrafter:
         """True when the next draft may hold tokens drawn at random."""
         return self.model is not None and self.model.is_random
 
-    def prepare(self, ids: Sequence[int]) -> None:
+    def prepare(self, ids: Sequence[int], worth_reading: Callable[[int], bool]) -> None:
         """Read the prompt before the first round, so that prefill is timed apart."""
         if self.copies is not None:
             self.copies.prepare(ids)
         if self.model is not None:
-            self.model.cache.prepare(ids)
+            self.model.cache.prepare(ids, worth_reading)
 
     def propose(self, ids: Sequence[int], pace: Pace) -> Draft:
         """Tokens to follow `ids`, the committed tokens; none when the pace says so."""
