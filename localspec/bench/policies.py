@@ -14,12 +14,18 @@ _N_SEEDS = 8  # replays of a sampled answer that an estimate averages
 
 
 def adaptive(
-    recording: Recording, *, use_model: bool = True, use_copies: bool = True, seed: int = 0
+    recording: Recording,
+    *,
+    use_model: bool = True,
+    use_copies: bool = True,
+    seed: int = 0,
+    experience: Experience | None = None,
 ) -> Outcome:
-    """The controller, beginning without experience."""
+    """The controller, beginning without experience unless some is given, which then grows."""
+    known = experience or Experience()
 
     def controller(costs: Costs) -> ExpectedValueController:
-        return ExpectedValueController(costs, Experience())
+        return ExpectedValueController(costs, known)
 
     return replay(recording, controller, use_model=use_model, use_copies=use_copies, seed=seed)
 
