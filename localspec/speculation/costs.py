@@ -91,21 +91,17 @@ class CostTable:
         return [0.0] + [factor * _between(known, sizes, n) for n in range(1, n_max + 1)]
 
     def _known(self, here: int) -> dict[int, float]:
-        """Seconds by size at this depth; sizes timed only elsewhere are scaled to it."""
+        """Seconds by size at this depth; others as elsewhere, scaled to it."""
         cells = self._buckets.get(here, {})
         known = {n: math.exp(cell.log) for n, cell in cells.items()}
         for other in sorted(self._buckets, key=lambda bucket: abs(bucket - here)):
             if other == here:
                 continue
             there = self._buckets[other]
-            common = [n for n in cells if n in there]
-            ratio = (
-                math.exp(sum(cells[n].log - there[n].log for n in common) / len(common))
-                if common
-                else 1.0
-            )
+            common = sorted(n for n in cells if n in there)
+            shift = {n: cells[n].log - there[n].log for n in common}
             for n, cell in there.items():
-                known.setdefault(n, math.exp(cell.log) * ratio)
+                known.setdefault(n, math.exp(cell.log + _level(shift, common, n)))
         return known
 
     def to_json(self) -> dict[str, dict[str, float]]:
@@ -178,6 +174,17 @@ def _doubt(cells: dict[int, _Cell], n_seen: int) -> None:
 
 def _bucket(depth: int) -> int:
     return max(_SHALLOWEST, depth.bit_length())
+
+
+def _level(shift: Mapping[int, float], sizes: list[int], n: int) -> float:
+    """The shift at n: between the nearest sizes, level beyond them, 0 without any."""
+    if not sizes:
+        return 0.0
+    low = max((size for size in sizes if size <= n), default=sizes[0])
+    high = min((size for size in sizes if size >= n), default=sizes[-1])
+    if low >= high:
+        return shift[high if n < high else low]
+    return shift[low] + (n - low) / (high - low) * (shift[high] - shift[low])
 
 
 def _between(known: Mapping[int, float], sizes: list[int], n: int) -> float:
