@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,24 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from localspec.chat.template import ChatTemplate, Message
-from localspec.errors import BusyError, InvalidOptionError
+from localspec.errors import InvalidOptionError
+from localspec.lending import Exclusive, Released
 from localspec.library.references import pair_draft, resolve
 from localspec.llama.context import Context
 from localspec.options import LoadOptions, Options, parse
 from localspec.pair import Pair
+from localspec.planning import Planner
 from localspec.pricing import Pricing
-from localspec.sampling.seeds import resolve_seed, sequential_uniforms
-from localspec.speculation.controller import Controller, FixedController
-from localspec.speculation.copies import Copies
 from localspec.speculation.costs import Costs
-from localspec.speculation.draft_cache import DraftCache
-from localspec.speculation.draft_temperature import DraftTemperature
 from localspec.speculation.economics import Outlook, look
-from localspec.speculation.engine import Engine, Limits
 from localspec.speculation.events import Event, Finished, Stats
-from localspec.speculation.expected_value import ExpectedValueController, Experience
-from localspec.speculation.model_drafter import ModelDrafter
-from localspec.speculation.splice_drafter import SpliceDrafter
 from localspec.speculation.teacher import Position, read_positions
 
 __all__ = ["Completion", "Prompt", "Session", "load"]
@@ -64,22 +56,15 @@ class Session:
         options: LoadOptions | None = None,
     ) -> None:
         self._pair = pair = Pair(target_path, draft_path, options or LoadOptions())
-        self._lock = threading.Lock()
+        self._exclusive = Exclusive()
         self._template = ChatTemplate(
             pair.target.model.chat_template,
             pair.target.model.vocabulary,
             pair.target.model.vocabulary.bos_text,
             pair.target.model.vocabulary.eos_text,
         )
-        self._draft_cache = None
-        if pair.draft is not None:
-            self._draft_cache = DraftCache(
-                pair.draft, n_vocab_target=pair.target.n_vocab, foreign_ids=pair.foreign_ids
-            )
-        self._copies = Copies()
-        self._experience = Experience()
-        self._temperature = DraftTemperature()
         self._pricing = Pricing(pair)
+        self._planner = Planner(pair, self._pricing)
 
     @property
     def notes(self) -> list[str]:
@@ -130,7 +115,7 @@ class Session:
 
     def exact_sizes(self, on_depth: Callable[[int], None] | None = None) -> frozenset[int]:
         """In an exact session the batch sizes that may be used: probed once, then from disk."""
-        with self._exclusive():
+        with self._exclusive:
             return self._pricing.exact_sizes(on_depth)
 
     @property
@@ -138,7 +123,7 @@ class Session:
         """T(n) and D(n) of this pair: from an earlier load, else measured now, within a second."""
         if self._pricing.is_done:
             return self._pricing.costs()
-        with self._exclusive():
+        with self._exclusive:
             return self._pricing.costs()
 
     def render(self, messages: Sequence[Message]) -> str:
@@ -147,7 +132,7 @@ class Session:
 
     def calibrate(self, depth: int = 0) -> None:
         """Measure every size at a depth and keep it. Takes some seconds, more for deep contexts."""
-        with self._exclusive():
+        with self._exclusive:
             self._pair.cancel.clear()
             self._pricing.calibrate(depth)
 
@@ -171,15 +156,15 @@ class Session:
         """
         parsed = parse(Options, options)
         ids = self.encode(prompt)
-        self._acquire()
+        self._exclusive.acquire()
         try:
             self._pair.cancel.clear()
-            engine = self._engine(parsed)
+            engine = self._planner.engine(parsed)
             engine.require_prompt(ids)
         except BaseException:
-            self._lock.release()
+            self._exclusive.lock.release()
             raise
-        return _Released(engine.run(ids), self._lock)
+        return Released(engine.run(ids), self._exclusive.lock)
 
     def complete(self, prompt: Prompt, **options: Any) -> Completion:
         """One whole answer; arguments as for stream()."""
@@ -197,7 +182,7 @@ class Session:
 
     def cancel(self) -> None:
         """Stop the running answer; callable from any thread. It finishes as `cancelled`."""
-        if self._lock.locked():
+        if self._exclusive.lock.locked():
             self._pair.cancel.set()
 
     def encode(self, prompt: Prompt) -> list[int]:
@@ -215,7 +200,7 @@ class Session:
 
     def clear_cache(self) -> None:
         """Forget every evaluated token, so that the next answer starts cold."""
-        with self._exclusive():
+        with self._exclusive:
             self._pair.target.clear()
             if self._pair.draft is not None:
                 self._pair.draft.clear()
@@ -227,9 +212,10 @@ class Session:
         twice. The draft's part is None without a draft model.
         """
         prompt_ids = self.encode(prompt)
-        with self._exclusive(), self._pair.reading_draft() as draft:
+        with self._exclusive, self._pair.reading_draft() as draft:
             self._pair.cancel.clear()
-            n_shared = self._draft_cache.n_shared if self._draft_cache else 0
+            cache = self._planner.draft_cache
+            n_shared = cache.n_shared if cache else 0
             ids = [*prompt_ids, *token_ids]
             return list(read_positions(self._target, draft, ids, len(prompt_ids), n_shared))
 
@@ -240,7 +226,7 @@ class Session:
 
         Each float32, shape (n_vocab,), a copy. What the cache already holds of `ids` is kept.
         """
-        with self._exclusive():
+        with self._exclusive:
             self._pair.cancel.clear()
             target = self._target
             target.keep_prefix(ids)
@@ -251,9 +237,8 @@ class Session:
 
     def forget(self) -> None:
         """Forget what was learned about acceptance (not the costs), as after a fresh load."""
-        with self._exclusive():
-            self._experience = Experience()
-            self._temperature = DraftTemperature()
+        with self._exclusive:
+            self._planner.forget()
 
     def close(self) -> None:
         """Free both models and keep the costs for the next load. Call it when nothing runs."""
@@ -274,143 +259,6 @@ class Session:
     def _draft(self) -> Context | None:
         return self._pair.draft
 
-    def _acquire(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            raise BusyError("this session is generating: wait, or load a second one")
-
-    def _exclusive(self) -> _Exclusive:
-        return _Exclusive(self)
-
-    def _engine(self, options: Options) -> Engine:
-        notes = list(self.notes)
-        params = options.sampling()
-        seed = resolve_seed(options.seed)
-        rng = sequential_uniforms(seed)
-        kind = self._drafter_kind(options, notes)
-        verifier = _verifier(options, kind, greedy=params.greedy, exact=self.exact)
-        drafter: SpliceDrafter | None = None
-        if kind != "none":
-            model: ModelDrafter | None = None
-            if kind != "ngram" and self._draft_cache is not None:
-                model = ModelDrafter(
-                    self._draft_cache,
-                    params,
-                    rng=None if verifier == "match" else rng,
-                    # a seed that is given promises the same text again
-                    temperature=self._temperature if options.seed is None else None,
-                )
-            drafter = SpliceDrafter(model, self._copies if kind != "model" else None)
-        return Engine(
-            self._target,
-            drafter,
-            self._controller(options, kind, notes),
-            params,
-            verifier=verifier,
-            seed=seed,
-            rng=rng,
-            limits=self._limits(options),
-            drafter_name=kind,
-            notes=notes,
-        )
-
-    def _controller(self, options: Options, kind: str, notes: list[str]) -> Controller:
-        most = min(self._target.max_rows, self._target.n_batch) - 1
-        if options.n_draft is None and kind != "none":
-            return ExpectedValueController(
-                self._pricing.costs(), self._experience, n_draft_max=options.n_draft_max
-            )
-        n_draft = options.n_draft or 0
-        if n_draft > most:
-            notes.append(f"n_draft {n_draft} is cut to {most}, the rows of one verification")
-        return FixedController(n_draft, self._pricing.costs().may_verify if self.exact else None)
-
-    def _drafter_kind(self, options: Options, notes: list[str]) -> str:
-        """Which drafter is used; a note says why when it is not the one asked for."""
-        kind = options.drafter
-        if kind in ("model", "splice") and self._pair.draft is None:
-            raise InvalidOptionError(
-                f"drafter is {kind}, but no draft model is in use: "
-                + ("; ".join(self.notes) or "load one with draft=…, or choose ngram or none")
-            )
-        refused = self._target.model.rollback_refused
-        if kind != "none" and refused:
-            notes.append(f"drafting is off for {self._target.model.path.name}: {refused}")
-            return "none"
-        if kind != "none" and self.exact and not self._pricing.exact_sizes():
-            notes.append(
-                "exact mode: no batch of 2 to 17 tokens gives the bits of single decodes here "
-                f"({self._pair.target_header.quant}), so nothing is drafted"
-            )
-            return "none"
-        if kind != "auto":
-            return kind
-        if self._pair.draft is None:
-            return "ngram"
-        if options.n_draft is not None:
-            return "model"
-        outlook = look(self._pricing.costs())
-        if outlook.pays:
-            return "splice"
-        notes.append(f"drafts are copies of the text alone: {outlook.words}")
-        return "ngram"
-
-    def _limits(self, options: Options) -> Limits:
-        vocabulary = self._target.model.vocabulary
-        ids = {text: vocabulary.special_token(text) for text in options.stop}
-        budget = options.max_tokens
-        return Limits(
-            max_tokens=self.n_ctx + 1 if budget is None else budget,
-            stop=options.stop,
-            stop_ids=frozenset(token for token in ids.values() if token is not None),
-        )
-
-
-class _Exclusive:
-    """Holds the session while nothing is generated; BusyError when something is."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def __enter__(self) -> None:
-        self._session._acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._session._lock.release()
-
-
-class _Released:
-    """The events of one answer, giving the session back when they end, however they end."""
-
-    def __init__(self, events: Iterator[Event], lock: threading.Lock) -> None:
-        self._events: Any = events
-        self._lock: threading.Lock | None = lock
-
-    def __iter__(self) -> Iterator[Event]:
-        return self
-
-    def __next__(self) -> Event:
-        try:
-            event: Event = next(self._events)
-        except BaseException:
-            self._release()
-            raise
-        return event
-
-    def close(self) -> None:
-        """Stop early; both caches are cut to what was committed."""
-        try:
-            self._events.close()
-        finally:
-            self._release()
-
-    def __del__(self) -> None:
-        self.close()
-
-    def _release(self) -> None:
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            lock.release()
-
 
 def load(
     target: str | Path = DEFAULT_TARGET, draft: str | Path | None = "auto", **options: Any
@@ -426,15 +274,3 @@ def load(
     target_path = resolve(str(target), role="target")
     draft_path = resolve(str(wanted), role="draft") if wanted is not None else None
     return Session(target_path, draft_path, parsed)
-
-
-def _verifier(options: Options, kind: str, *, greedy: bool, exact: bool) -> str:
-    """`auto` is left to the engine, round by round, where drafts are drawn at random."""
-    if exact:
-        if options.verifier not in ("auto", "match"):
-            raise InvalidOptionError("exact mode cuts drafts to fit, so its verifier is match")
-        return "match"
-    if options.verifier != "auto":
-        return options.verifier
-    seeded = options.seed not in (None, -1)
-    return "match" if greedy or seeded or kind in ("ngram", "none") else "auto"

@@ -116,9 +116,7 @@ class _RecordedModel:
             draft.append(token, Distribution.one_hot(token), recording.confidence(at), "model")
             if copies is not None:
                 running = copies.follow(running, token)
-                n = pace.copy(running.match.length, copies.n_available(running.match))
-                if n:
-                    draft.append_copy(copies.take(running.match, n, len(ids) + len(draft.ids)))
+                if copies.splice(running.match, draft, pace, len(ids)):
                     return
 
 
@@ -151,7 +149,7 @@ def replay(
         missing = model.missing(len(ids)) if use_model else None
         source = pace.source(match.length if match else 0, n_available, missing)
         if source == "ngram" and copies is not None and match is not None:
-            draft.append_copy(copies.take(match, pace.copy(match.length, n_available), len(ids)))
+            copies.splice(match, draft, pace, len(ids))
         elif source == "model":
             model.draft(ids, draft, pace, copies)
         draft.cut(pace.trim())

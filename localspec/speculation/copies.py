@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from localspec.speculation.controller import Pace
+from localspec.speculation.draft import Draft
 from localspec.speculation.suffix_automaton import Match, SuffixAutomaton
 
 __all__ = ["Copies", "Running"]
@@ -64,10 +66,17 @@ class Copies:
         """Tokens that stand behind the match."""
         return len(self._index.ids) - match.end if match.length else 0
 
-    def take(self, match: Match, n: int, n_committed: int) -> list[int]:
-        """The n tokens behind the match. n_committed: tokens of the text before the draft."""
-        self._source, self._n_before, self._n_copied = match, n_committed, n
-        return self._index.ids[match.end : match.end + n]
+    def splice(self, match: Match, draft: Draft, pace: Pace, n_committed: int) -> bool:
+        """Append to the draft what stands behind the match, as far as the pace wants it.
+
+        n_committed: tokens of the text before the draft. False when nothing was appended.
+        """
+        n = pace.copy(match.length, self.n_available(match))
+        if not n:
+            return False
+        self._source, self._n_before, self._n_copied = match, n_committed + len(draft.ids), n
+        draft.append_copy(self._index.ids[match.end : match.end + n])
+        return True
 
     def _sync(self, ids: Sequence[int]) -> None:
         self._index.extend(ids[len(self._index.ids) :])

@@ -79,9 +79,7 @@ class ModelDrafter:
                 return
             if copies is not None:
                 running = copies.follow(running, token)
-                n = pace.copy(running.match.length, copies.n_available(running.match))
-                if n:
-                    draft.append_copy(copies.take(running.match, n, len(ids) + len(draft.ids)))
+                if copies.splice(running.match, draft, pace, len(ids)):
                     return
 
     def _draw(

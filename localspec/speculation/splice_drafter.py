@@ -42,8 +42,7 @@ class SpliceDrafter:
         n_missing = self.model.cache.missing(ids) if self.model is not None else None
         source = pace.source(match.length if match else 0, n_available, n_missing)
         if source == "ngram" and self.copies is not None and match is not None:
-            n = pace.copy(match.length, n_available)
-            draft.append_copy(self.copies.take(match, n, len(ids)))
+            self.copies.splice(match, draft, pace, len(ids))
         elif source == "model" and self.model is not None:
             self.model.draft(ids, draft, pace, self.copies)
         return draft

@@ -117,7 +117,7 @@ def test_unseeded_sampling_is_judged_by_the_better_way(loose_pair: Session) -> N
     ways = {event.verifier for event in loose_pair.stream(PROMPT, **options) if _drafted(event)}
     assert result.stats.verifier in ("block", "match")
     assert ways <= {"block", "match"}
-    assert loose_pair._temperature.yields()  # it was learned from
+    assert loose_pair._planner.temperature.yields()  # it was learned from
     seeded = loose_pair.complete(PROMPT, **options, seed=5)
     assert seeded.stats.verifier == "match"
 

@@ -20,6 +20,8 @@ LAYERS = [
     "chat",
     "pair",
     "pricing",
+    "planning",
+    "lending",
     "session",
     "bench",
     "cli",

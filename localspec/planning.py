@@ -1,0 +1,140 @@
+"""From the options of one answer to the engine that makes it: who drafts, who judges, how far.
+
+Holds what outlives an answer: the draft's cache, the index of the text, what was learned.
+"""
+
+from __future__ import annotations
+
+from localspec.errors import InvalidOptionError
+from localspec.options import Options
+from localspec.pair import Pair
+from localspec.pricing import Pricing
+from localspec.sampling.seeds import resolve_seed, sequential_uniforms
+from localspec.speculation.controller import Controller, FixedController
+from localspec.speculation.copies import Copies
+from localspec.speculation.draft_cache import DraftCache
+from localspec.speculation.draft_temperature import DraftTemperature
+from localspec.speculation.economics import look
+from localspec.speculation.engine import Engine, Limits
+from localspec.speculation.expected_value import ExpectedValueController, Experience
+from localspec.speculation.model_drafter import ModelDrafter
+from localspec.speculation.splice_drafter import SpliceDrafter
+
+__all__ = ["Planner"]
+
+
+class Planner:
+    """Makes one Engine for each answer."""
+
+    def __init__(self, pair: Pair, pricing: Pricing) -> None:
+        self._pair = pair
+        self._pricing = pricing
+        self.draft_cache: DraftCache | None = None
+        if pair.draft is not None:
+            self.draft_cache = DraftCache(
+                pair.draft, n_vocab_target=pair.target.n_vocab, foreign_ids=pair.foreign_ids
+            )
+        self._copies = Copies()
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what was learned about acceptance."""
+        self.experience = Experience()
+        self.temperature = DraftTemperature()
+
+    def engine(self, options: Options) -> Engine:
+        notes = list(self._pair.notes)
+        params = options.sampling()
+        seed = resolve_seed(options.seed)
+        rng = sequential_uniforms(seed)
+        kind = self._drafter_kind(options, notes)
+        verifier = _verifier(options, kind, greedy=params.greedy, exact=self._pair.options.exact)
+        drafter: SpliceDrafter | None = None
+        if kind != "none":
+            model: ModelDrafter | None = None
+            if kind != "ngram" and self.draft_cache is not None:
+                model = ModelDrafter(
+                    self.draft_cache,
+                    params,
+                    rng=None if verifier == "match" else rng,
+                    # a seed that is given promises the same text again
+                    temperature=self.temperature if options.seed is None else None,
+                )
+            drafter = SpliceDrafter(model, self._copies if kind != "model" else None)
+        return Engine(
+            self._pair.target,
+            drafter,
+            self._controller(options, kind, notes),
+            params,
+            verifier=verifier,
+            seed=seed,
+            rng=rng,
+            limits=self._limits(options),
+            drafter_name=kind,
+            notes=notes,
+        )
+
+    def _controller(self, options: Options, kind: str, notes: list[str]) -> Controller:
+        most = min(self._pair.target.max_rows, self._pair.target.n_batch) - 1
+        if options.n_draft is None and kind != "none":
+            return ExpectedValueController(
+                self._pricing.costs(), self.experience, n_draft_max=options.n_draft_max
+            )
+        n_draft = options.n_draft or 0
+        if n_draft > most:
+            notes.append(f"n_draft {n_draft} is cut to {most}, the rows of one verification")
+        return FixedController(
+            n_draft, self._pricing.costs().may_verify if self._pair.options.exact else None
+        )
+
+    def _drafter_kind(self, options: Options, notes: list[str]) -> str:
+        """Which drafter is used; a note says why when it is not the one asked for."""
+        kind = options.drafter
+        if kind in ("model", "splice") and self._pair.draft is None:
+            raise InvalidOptionError(
+                f"drafter is {kind}, but no draft model is in use: "
+                + ("; ".join(self._pair.notes) or "load one with draft=…, or choose ngram or none")
+            )
+        refused = self._pair.target.model.rollback_refused
+        if kind != "none" and refused:
+            notes.append(f"drafting is off for {self._pair.target.model.path.name}: {refused}")
+            return "none"
+        if kind != "none" and self._pair.options.exact and not self._pricing.exact_sizes():
+            notes.append(
+                "exact mode: no batch of 2 to 17 tokens gives the bits of single decodes here "
+                f"({self._pair.target_header.quant}), so nothing is drafted"
+            )
+            return "none"
+        if kind != "auto":
+            return kind
+        if self._pair.draft is None:
+            return "ngram"
+        if options.n_draft is not None:
+            return "model"
+        outlook = look(self._pricing.costs())
+        if outlook.pays:
+            return "splice"
+        notes.append(f"drafts are copies of the text alone: {outlook.words}")
+        return "ngram"
+
+    def _limits(self, options: Options) -> Limits:
+        vocabulary = self._pair.target.model.vocabulary
+        ids = {text: vocabulary.special_token(text) for text in options.stop}
+        budget = options.max_tokens
+        return Limits(
+            max_tokens=self._pair.target.n_ctx + 1 if budget is None else budget,
+            stop=options.stop,
+            stop_ids=frozenset(token for token in ids.values() if token is not None),
+        )
+
+
+def _verifier(options: Options, kind: str, *, greedy: bool, exact: bool) -> str:
+    """`auto` is left to the engine, round by round, where drafts are drawn at random."""
+    if exact:
+        if options.verifier not in ("auto", "match"):
+            raise InvalidOptionError("exact mode cuts drafts to fit, so its verifier is match")
+        return "match"
+    if options.verifier != "auto":
+        return options.verifier
+    seeded = options.seed not in (None, -1)
+    return "match" if greedy or seeded or kind in ("ngram", "none") else "auto"
