@@ -39,10 +39,14 @@ class Planner:
 
     def forget(self) -> None:
         """Forget what was learned about acceptance."""
-        self.experience = Experience()
+        self.experiences = {True: Experience(), False: Experience()}  # greedy, sampling
         self.temperature = DraftTemperature()
 
     def engine(self, options: Options) -> Engine:
+        """The engine of one answer; its stats tell what is in use and why.
+
+        Raises InvalidOptionError for options that this pair cannot serve.
+        """
         notes = list(self._pair.notes)
         params = options.sampling()
         seed = resolve_seed(options.seed)
@@ -78,7 +82,9 @@ class Planner:
         most = min(self._pair.target.max_rows, self._pair.target.n_batch) - 1
         if options.n_draft is None and kind != "none":
             return ExpectedValueController(
-                self._pricing.costs(), self.experience, n_draft_max=options.n_draft_max
+                self._pricing.costs(),
+                self.experiences[options.sampling().greedy],
+                n_draft_max=options.n_draft_max,
             )
         n_draft = options.n_draft or 0
         if n_draft > most:

@@ -105,7 +105,6 @@ class ExpectedValueController:
     """The default controller; make one for each answer.
 
     n_draft_max: most tokens of one draft; None is 16 for the model and 32 for copies.
-    use_model False leaves the draft model alone.
     """
 
     def __init__(
@@ -177,11 +176,10 @@ class ExpectedValueController:
         for curve in (known.model, known.copies, known.idle):
             curve.fade(_FADE)
         self._learn(round_)
-        if n:
-            source = round_.tokens[0].source
+        if pace.began != "none":  # also when the draft was cut to nothing
             gain = len(committed) - round_.elapsed_s * pace.plain_rate
             invested = pace.invested * pace.plain_rate
-            self._rests[source].settle(gain, invested, self.experience.alpha)
+            self._rests[pace.began].settle(gain, invested, self.experience.alpha)
 
     def _learn(self, round_: Round) -> None:
         pace, known = self._pace, self.experience
@@ -235,6 +233,7 @@ class ExpectedValuePace:
         self._may_trim = may_trim
         self.plain_rate = 1.0 / verify[1]
         self.invested = 0.0  # seconds of catch-up beyond an ordinary step
+        self.began: Source = "none"
         self.features: list[float] = []
         self._chance = 1.0  # that every token so far is accepted
         self._tokens = 0.0  # expected accepted tokens
@@ -255,6 +254,7 @@ class ExpectedValuePace:
                 value = self._value[0]
             if model_value > value:
                 best = "model"
+        self.began = best
         return best
 
     def another(self) -> bool:
