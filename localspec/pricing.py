@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from localspec.library.measured_costs import load_costs, save_costs
-from localspec.llama.context import Context
+from localspec.llama.context import Cancelled, Context
 from localspec.pair import Pair
 from localspec.speculation.costs import Costs, CostTable
 from localspec.speculation.exact import exact_sizes
@@ -47,14 +47,12 @@ class Pricing:
             for context, table, role in self._tables(costs):
                 stored = load_costs(context.model.path, self._settings(context, role))
                 if stored is None or not table.load_json(stored):
-                    is_target = context is self._pair.target
-                    measure(
-                        context,
-                        table,
-                        TARGET_SIZES if is_target else DRAFT_SIZES,
-                        all_rows=is_target,
-                        budget_s=_TARGET_BUDGET_S if is_target else _DRAFT_BUDGET_S,
-                    )
+                    try:
+                        self._measure(context, table)
+                    except Cancelled:  # a second is not worth an error: measure, then cancel
+                        self._pair.cancel.clear()
+                        self._measure(context, table)
+                        self._pair.cancel.set()
             if self._pair.options.exact:
                 costs.may_verify = self.exact_sizes().__contains__
             self._costs = costs
@@ -100,6 +98,16 @@ class Pricing:
         if self._costs is not None:
             for context, table, role in self._tables(self._costs):
                 save_costs(context.model.path, self._settings(context, role), table.to_json())
+
+    def _measure(self, context: Context, table: CostTable) -> None:
+        is_target = context is self._pair.target
+        measure(
+            context,
+            table,
+            TARGET_SIZES if is_target else DRAFT_SIZES,
+            all_rows=is_target,
+            budget_s=_TARGET_BUDGET_S if is_target else _DRAFT_BUDGET_S,
+        )
 
     def _tables(self, costs: Costs) -> list[tuple[Context, CostTable, str]]:
         tables = [(self._pair.target, costs.target, "target")]

@@ -137,7 +137,7 @@ def stats_line(stats: Stats) -> str:
     if stats.drafter == "none":
         parts.append("plain decoding, no drafts")
     elif rate is None:
-        parts.append(f"no draft was judged ({stats.drafter})")
+        parts.append(f"nothing was worth drafting ({stats.drafter})")
     else:
         judged = stats.draft_n_accepted + stats.draft_n_rejected
         parts.append(f"accepted {stats.draft_n_accepted} of {judged} judged ({rate:.0%})")

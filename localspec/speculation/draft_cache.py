@@ -19,6 +19,7 @@ __all__ = ["DraftCache"]
 PROMPT_WINDOW = 2048  # tokens at the end of a long prompt that the draft model reads
 _LONGEST_GAP = 192  # after a longer rest it begins anew with the last few tokens
 _SHORT_WINDOW = 64
+_LEAST_SHARED = 16
 
 
 class DraftCache:
@@ -41,7 +42,9 @@ class DraftCache:
         """Read a prompt, its last token apart, or the end of a long one; or nothing of it."""
         self._n_checked = 0
         self._skip_foreign(ids)
-        if self.context.keep_prefix(ids[self._start : -1]) == 0:
+        kept = self.context.keep_prefix(ids[self._start : -1])
+        if kept < _LEAST_SHARED and self._start:  # another text: its beginning counts again
+            self.context.clear()
             self._start = 0
             self._n_checked = 0
             self._skip_foreign(ids)

@@ -200,3 +200,21 @@ def test_the_next_turn_reuses_what_both_models_have_read(
     assert second.stats.cache_n >= len(ids) - 3
     assert session._draft.ids[: len(before) - 1] == before[:-1]
     assert second.token_ids == session.complete(ids, drafter="none", **GREEDY).token_ids
+
+
+def test_cancelling_while_costs_are_measured_ends_the_answer_cleanly(
+    tiny_target: Path, tiny_draft: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(measured_costs, "costs_folder", lambda: tmp_path)
+    measure = pricing.measure
+    with Session(tiny_target, tiny_draft) as session:
+
+        def interrupted(*args: Any, **options: Any) -> None:
+            session.cancel()
+            monkeypatch.setattr(pricing, "measure", measure)
+            measure(*args, **options)
+
+        monkeypatch.setattr(pricing, "measure", interrupted)
+        result = session.complete(PROMPT, **GREEDY)
+        assert result.reason == "cancelled"
+        assert session.complete(PROMPT, **GREEDY).reason == "length"
