@@ -62,7 +62,7 @@ class Planner:
                     params,
                     rng=None if verifier == "match" else rng,
                     # a seed that is given promises the same text again
-                    temperature=self.temperature if options.seed is None else None,
+                    temperature=None if _is_seeded(options) else self.temperature,
                 )
             drafter = SpliceDrafter(model, self._copies if kind != "model" else None)
         return Engine(
@@ -142,5 +142,9 @@ def _verifier(options: Options, kind: str, *, greedy: bool, exact: bool) -> str:
         return "match"
     if options.verifier != "auto":
         return options.verifier
-    seeded = options.seed not in (None, -1)
-    return "match" if greedy or seeded or kind in ("ngram", "none") else "auto"
+    settled = greedy or _is_seeded(options) or kind in ("ngram", "none")
+    return "match" if settled else "auto"
+
+
+def _is_seeded(options: Options) -> bool:
+    return options.seed not in (None, -1)
