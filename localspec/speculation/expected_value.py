@@ -31,6 +31,7 @@ _SPEED_STEP = 0.02
 _ALPHA_STEP = 0.12
 _FADE = 0.997  # evidence grows old, per round, so that what stopped paying is tried again
 _SURE_COPY = 8  # shorter matches do not forestall a draft model that pays
+_MARGIN = 0.1  # tokens that a draft must promise: costs and rates are estimates
 _LONG_GAP = 3  # from here on a catch-up is an investment, spread over the answer
 _LEAST_AHEAD = 48
 _USUAL_ANSWER = 200  # tokens that the reading of a prompt is set against
@@ -243,7 +244,7 @@ class ExpectedValuePace:
     def source(self, match_length: int, n_available: int, n_missing: int | None) -> Source:
         """Whoever promises more than a plain step, or nobody."""
         best: Source = "none"
-        value = self._value[0]
+        value = least = self._value[0] + _MARGIN
         if n_available and self._controller.may_use("ngram"):
             copy_value, n = self._copy_value(match_length, n_available)
             if n and copy_value > value:
@@ -251,7 +252,7 @@ class ExpectedValuePace:
         if n_missing is not None and self._controller.may_use("model"):
             model_value = self._first_value(n_missing)
             if match_length < _SURE_COPY:  # the model may go first and the copy follow
-                value = self._value[0]
+                value = least
             if model_value > value:
                 best = "model"
         self.began = best
