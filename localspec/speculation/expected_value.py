@@ -31,7 +31,7 @@ _SPEED_STEP = 0.02
 _ALPHA_STEP = 0.12
 _FADE = 0.997  # evidence grows old, per round, so that what stopped paying is tried again
 _SURE_COPY = 8  # shorter matches do not forestall a draft model that pays
-_MARGIN = 0.1  # tokens that a draft must promise: costs and rates are estimates
+_MARGIN = 0.05  # tokens that a draft must promise: costs and rates are estimates
 _LONG_GAP = 3  # from here on a catch-up is an investment, spread over the answer
 _LEAST_AHEAD = 48
 _USUAL_ANSWER = 200  # tokens that the reading of a prompt is set against
@@ -47,7 +47,7 @@ def _model_prior(confidence: float) -> float:
 
 
 def _copy_prior(match_length: float) -> float:
-    return float(1.0 - 0.85**match_length)
+    return float(0.9 * (1.0 - 0.85**match_length))
 
 
 def _idle_prior(target_prob: float) -> float:
