@@ -1,4 +1,5 @@
 """deepen(): the same text from more blocks, and nothing written where that cannot be had."""
+
 from __future__ import annotations
 
 import sys
