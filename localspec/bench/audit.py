@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ class Audit:
     n_same: answer tokens that are the same. position: of the first difference in the answer,
     None when there is none. plain, batched: the row there, decoded alone and in the batch of
     `batch_size` tokens that the round used. verdict: `identical`, `near tie` or `bug`.
+    n_drafted: tokens drafted until then; where it is 0 the comparison shows little, and notes
+    may say why.
     """
 
     n_same: int
@@ -48,6 +50,8 @@ class Audit:
     batched: Gap | None
     batch_size: int
     verdict: str
+    n_drafted: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def audit(session: Session, prompt: Prompt, **options: Any) -> Audit:
@@ -63,23 +67,28 @@ def audit(session: Session, prompt: Prompt, **options: Any) -> Audit:
     plain = session.complete(prompt, **plain_options)
     session.clear_cache()
     ours: list[int] = []
+    n_drafted = 0
+    notes: tuple[str, ...] = ()
     stream = session.stream(prompt, **options)
     for event in stream:
         if isinstance(event, Finished):
             ours = list(event.token_ids)
+            notes = event.stats.notes
             break
         if not isinstance(event, Round):
             continue
         before = len(ours)
+        n_drafted += event.n_draft
         ours += [token.id for token in event.tokens if token.committed]
         at = _first_difference(plain.token_ids, ours)
         if at is not None:
             stream.close()  # type: ignore[attr-defined]
-            return _explain(session, prompt, plain.token_ids, ours, at, event, before)
+            found = _explain(session, prompt, plain.token_ids, ours, at, event, before)
+            return replace(found, n_drafted=n_drafted)
     if tuple(ours) != plain.token_ids:  # one text is the beginning of the other
         n = min(len(ours), len(plain.token_ids))
         return Audit(n, n, _at(plain.token_ids, n), _at(ours, n), None, None, 0, "bug")
-    return Audit(len(ours), None, None, None, None, None, 0, "identical")
+    return Audit(len(ours), None, None, None, None, None, 0, "identical", n_drafted, notes)
 
 
 def _explain(

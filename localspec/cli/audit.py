@@ -64,7 +64,11 @@ def audit(prompt: str | None, **given: Any) -> None:
 def report(session: Session, found: Audit) -> list[str]:
     """What was found, in words."""
     if found.position is None:
-        return [f"identical: {found.n_same} tokens, plain and speculative, are the same"]
+        same = f"identical: {found.n_same} tokens, plain and speculative, are the same"
+        if found.n_drafted:
+            return [f"{same}; {found.n_drafted} were drafted on the way"]
+        notes = [f"note: {note}" for note in found.notes]
+        return [f"{same}, but nothing was drafted, so this shows little", *notes]
     lines = [
         f"{found.verdict}: the first {found.n_same} tokens are the same; then plain says "
         f"{_name(session, found.plain_token)}, speculative {_name(session, found.our_token)}"

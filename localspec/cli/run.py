@@ -136,9 +136,9 @@ def stats_line(stats: Stats) -> str:
     rate = stats.acceptance_rate
     if stats.drafter == "none":
         parts.append("plain decoding, no drafts")
-    elif rate is None:
+    elif rate is None and stats.n_passes:
         parts.append(f"nothing was worth drafting ({stats.drafter})")
-    else:
+    elif rate is not None:
         judged = stats.draft_n_accepted + stats.draft_n_rejected
         parts.append(f"accepted {stats.draft_n_accepted} of {judged} judged ({rate:.0%})")
     if stats.n_passes:

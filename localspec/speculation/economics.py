@@ -87,9 +87,14 @@ def _best(verify: list[float], draft: list[float], alpha: float) -> tuple[float,
 def _numbers(costs: Costs, depth: int, step: float, verify: list[float], k: int) -> str:
     measured = costs.target.is_measured(k + 1, depth)
     return (
-        f"one target step {verify[1] * 1e3:.0f} ms, a batch of {k + 1} {verify[k + 1] * 1e3:.0f} "
-        f"ms{'' if measured else ' by interpolation'}, one draft step {step * 1e3:.0f} ms"
+        f"one target step {_ms(verify[1])}, a batch of {k + 1} {_ms(verify[k + 1])}"
+        f"{'' if measured else ' by interpolation'}, one draft step {_ms(step)}"
     )
+
+
+def _ms(seconds: float) -> str:
+    ms = seconds * 1e3
+    return f"{ms:.0f} ms" if ms >= 10 else f"{ms:.2g} ms"
 
 
 def _remedy(needed: float, step: float) -> str:
@@ -100,7 +105,7 @@ def _remedy(needed: float, step: float) -> str:
             "(see `localspec quantize`), and copies of the text cost no draft time"
         )
     return (
-        f"At {_USUAL_ALPHA:.0%} acceptance a draft step of {needed * 1e3:.0f} ms or less would "
+        f"At {_USUAL_ALPHA:.0%} acceptance a draft step of {_ms(needed)} or less would "
         f"pay: try a smaller draft model or quant; copies of the text cost no draft time"
     )
 

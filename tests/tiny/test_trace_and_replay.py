@@ -131,6 +131,10 @@ def test_audit_and_calibrate_on_the_command_line(tiny_target: Path, tiny_draft: 
     audited = call("audit", "hello", *pair, "-n", 30)
     assert audited.returncode == 0
     assert "identical: 30 tokens" in audited.stdout
+    drafted = call("audit", "hello", *pair, "-n", 30, "--n-draft", 3)
+    assert "were drafted on the way" in drafted.stdout
+    nothing = call("audit", "hello", *pair, "-n", 30, "--n-draft", 0)
+    assert "nothing was drafted, so this shows little" in nothing.stdout
     calibrated = call("calibrate", *pair, "--depth", 0, "--depth", 300)
     assert calibrated.returncode == 0
     for word in ("depth 0", "depth 300", "T(n)", "D(n)", "draft model"):
