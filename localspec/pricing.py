@@ -20,6 +20,7 @@ from localspec.speculation.measure import (
     TARGET_ALL,
     TARGET_SIZES,
     measure,
+    renew,
 )
 
 __all__ = ["Pricing"]
@@ -41,18 +42,18 @@ class Pricing:
         return self._costs is not None
 
     def costs(self) -> Costs:
-        """T and D: from an earlier load, else measured now, within about a second."""
+        """T and D: measured now, within about a second, or stored and fitted to today's speed."""
         if self._costs is None:
             costs = Costs()
             for context, table, role in self._tables(costs):
                 stored = load_costs(context.model.path, self._settings(context, role))
-                if stored is None or not table.load_json(stored):
-                    try:
-                        self._measure(context, table)
-                    except Cancelled:  # a second is not worth an error: measure, then cancel
-                        self._pair.cancel.clear()
-                        self._measure(context, table)
-                        self._pair.cancel.set()
+                is_stored = stored is not None and table.load_json(stored)
+                try:
+                    self._measure(context, table, is_stored=is_stored)
+                except Cancelled:  # a second is not worth an error: measure, then cancel
+                    self._pair.cancel.clear()
+                    self._measure(context, table, is_stored=is_stored)
+                    self._pair.cancel.set()
             if self._pair.options.exact:
                 costs.may_verify = self.exact_sizes().__contains__
             self._costs = costs
@@ -99,8 +100,11 @@ class Pricing:
             for context, table, role in self._tables(self._costs):
                 save_costs(context.model.path, self._settings(context, role), table.to_json())
 
-    def _measure(self, context: Context, table: CostTable) -> None:
+    def _measure(self, context: Context, table: CostTable, *, is_stored: bool) -> None:
         is_target = context is self._pair.target
+        if is_stored:
+            renew(context, table, all_rows=is_target)
+            return
         measure(
             context,
             table,

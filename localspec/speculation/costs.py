@@ -67,6 +67,15 @@ class CostTable:
             math.log(max(seconds, 1e-9)) - self._drift.log, 2
         )
 
+    def rescale(self, n: int, depth: int, seconds: float) -> None:
+        """Make the whole table fit one fresh measurement; its shape stays."""
+        old = self.seconds(n, depth)
+        if not 0.0 < old < math.inf or seconds <= 0.0:
+            return
+        for cells in self._buckets.values():
+            for cell in cells.values():
+                cell.log += math.log(seconds / old)
+
     def is_measured(self, n: int, depth: int = 0) -> bool:
         """True when a decode of this size was timed in this range of depths."""
         return n in self._buckets.get(_bucket(depth), {})

@@ -51,7 +51,7 @@ def _copy_prior(match_length: float) -> float:
 
 
 def _idle_prior(target_prob: float) -> float:
-    return 0.2 + 0.7 * target_prob
+    return min(0.99, target_prob)
 
 
 def _curve_of_models() -> AcceptanceCurve:

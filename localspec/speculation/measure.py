@@ -12,7 +12,7 @@ from time import perf_counter
 from localspec.llama.context import Context
 from localspec.speculation.costs import CostTable
 
-__all__ = ["DRAFT_ALL", "DRAFT_SIZES", "TARGET_ALL", "TARGET_SIZES", "measure"]
+__all__ = ["DRAFT_ALL", "DRAFT_SIZES", "TARGET_ALL", "TARGET_SIZES", "measure", "renew"]
 
 TARGET_SIZES = (1, 8, 2, 4, 16, 3, 6, 12)  # the large ones early: no guess beyond them
 DRAFT_SIZES = (1, 2, 16, 64)
@@ -53,6 +53,16 @@ def measure(
         table.set(n, depth, best)
         if on_size is not None:
             on_size(n)
+
+
+def renew(context: Context, table: CostTable, *, all_rows: bool) -> None:
+    """Fit a stored table to this machine's speed of today: two single decodes, the faster one."""
+    if len(context.ids) + 1 > context.n_ctx:
+        context.clear()
+    _time(context, 1, all_rows=all_rows)  # the first decode touches cold memory
+    depth = len(context.ids)
+    best = min(_time(context, 1, all_rows=all_rows) for _ in range(2))
+    table.rescale(1, depth, best)
 
 
 def _time(context: Context, n: int, *, all_rows: bool) -> float:

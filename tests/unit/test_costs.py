@@ -91,3 +91,11 @@ def test_sizes_that_may_not_be_used_cost_infinity() -> None:
     for n in (1, 2, 3, 4):
         costs.target.set(n, 0, float(n))
     assert costs.verify_row(0, 4) == [0.0, 1.0, 2.0, math.inf, 4.0]
+
+
+def test_a_table_is_fitted_to_todays_speed_and_keeps_its_shape() -> None:
+    stored = table(n1=1.0, n2=2.0, n3=3.0, n4=2.2)
+    stored.observe(1, 5000, 4.0)
+    stored.rescale(1, 0, 0.5)
+    assert stored.row(0, 4)[1:] == pytest.approx([0.5, 1.0, 1.5, 1.1])
+    assert stored.seconds(1, 5000) == pytest.approx(2.0)
