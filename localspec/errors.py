@@ -6,6 +6,7 @@ on stderr and exit code 2; a library user catches `LocalspecError` or a subclass
 
 __all__ = [
     "BusyError",
+    "CancelledError",
     "CatalogError",
     "ChatTemplateError",
     "ContextOverflowError",
@@ -72,6 +73,10 @@ class ChatTemplateError(LocalspecError):
 
 class EngineError(LocalspecError):
     """llama.cpp refused an operation."""
+
+
+class CancelledError(LocalspecError):
+    """cancel() stopped a measurement or a reading; what was there before is kept."""
 
 
 class BusyError(LocalspecError):

@@ -13,7 +13,7 @@ from typing import Any
 from localspec.library.gguf_header import GGUFHeader, read_header, require_language_model
 from localspec.library.vocabulary_match import compare_vocabularies
 from localspec.llama.context import CancelFlag, Context
-from localspec.llama.devices import physical_cores, supports_gpu_offload
+from localspec.llama.devices import engine_identity, physical_cores, supports_gpu_offload
 from localspec.llama.model import Model
 from localspec.options import DEFAULT_N_CTX, LoadOptions
 
@@ -80,9 +80,10 @@ class Pair:
             context.close()
 
     def settings(self, context: Context) -> dict[str, Any]:
-        """What the speed of a context depends on besides its file; a key for measured costs."""
+        """What speed and bits depend on besides the file: a key for what was measured."""
         options = self.options
         return {
+            "engine": list(engine_identity()),
             "n_gpu_layers": context.model.n_gpu_layers,
             "main_gpu": options.main_gpu,
             "tensor_split": list(options.tensor_split or ()),

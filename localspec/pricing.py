@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from localspec.library.measured_costs import load_costs, save_costs
-from localspec.llama.context import Cancelled, Context
+from localspec.llama.context import Context
 from localspec.pair import Pair
 from localspec.speculation.costs import Costs, CostTable
 from localspec.speculation.exact import exact_sizes
@@ -29,7 +29,7 @@ _TARGET_BUDGET_S, _DRAFT_BUDGET_S = 0.7, 0.3
 
 
 class Pricing:
-    """Measures when it is first asked. The pair must be idle then."""
+    """Measures when it is first asked. The pair must be idle then; Cancelled may come out."""
 
     def __init__(self, pair: Pair) -> None:
         self._pair = pair
@@ -48,12 +48,7 @@ class Pricing:
             for context, table, role in self._tables(costs):
                 stored = load_costs(context.model.path, self._settings(context, role))
                 is_stored = stored is not None and table.load_json(stored)
-                try:
-                    self._measure(context, table, is_stored=is_stored)
-                except Cancelled:  # a second is not worth an error: measure, then cancel
-                    self._pair.cancel.clear()
-                    self._measure(context, table, is_stored=is_stored)
-                    self._pair.cancel.set()
+                self._measure(context, table, is_stored=is_stored)
             if self._pair.options.exact:
                 costs.may_verify = self.exact_sizes().__contains__
             self._costs = costs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from localspec.chat.template import ChatTemplate, Message
-from localspec.errors import InvalidOptionError
+from localspec.errors import CancelledError, InvalidOptionError
 from localspec.lending import Exclusive, Released
 from localspec.library.references import pair_draft, resolve
-from localspec.llama.context import Context
+from localspec.llama.context import Cancelled, Context
 from localspec.options import LoadOptions, Options, parse
 from localspec.pair import Pair
 from localspec.planning import Planner
@@ -47,6 +48,10 @@ class Session:
     One generation at a time: a second caller gets BusyError. What was evaluated for one prompt
     is reused for the next that begins with the same tokens, and what was measured and learned
     about the pair serves the next answer.
+
+    On a CPU, decode from one thread of the process: every live thread that has decoded keeps
+    OpenMP workers of its own, and beside a second set all of them stop waiting actively (15 % of
+    the speed of plain decoding and 25 % with drafts, measured on two cores).
     """
 
     def __init__(
@@ -115,7 +120,7 @@ class Session:
 
     def exact_sizes(self, on_depth: Callable[[int], None] | None = None) -> frozenset[int]:
         """In an exact session the batch sizes that may be used: probed once, then from disk."""
-        with self._exclusive:
+        with self._alone():
             return self._pricing.exact_sizes(on_depth)
 
     @property
@@ -123,7 +128,7 @@ class Session:
         """T(n) and D(n) of this pair: from an earlier load, else measured now, within a second."""
         if self._pricing.is_done:
             return self._pricing.costs()
-        with self._exclusive:
+        with self._alone():
             return self._pricing.costs()
 
     def render(self, messages: Sequence[Message]) -> str:
@@ -132,8 +137,7 @@ class Session:
 
     def calibrate(self, depth: int = 0) -> None:
         """Measure every size at a depth and keep it. Takes some seconds, more for deep contexts."""
-        with self._exclusive:
-            self._pair.cancel.clear()
+        with self._alone():
             self._pricing.calibrate(depth)
 
     def piece(self, token: int) -> str:
@@ -161,6 +165,8 @@ class Session:
             self._pair.cancel.clear()
             engine = self._planner.engine(parsed)
             engine.require_prompt(ids)
+        except Cancelled:  # while the costs were measured
+            return Released(_cancelled(), self._exclusive.lock)
         except BaseException:
             self._exclusive.lock.release()
             raise
@@ -212,12 +218,10 @@ class Session:
         twice. The draft's part is None without a draft model.
         """
         prompt_ids = self.encode(prompt)
-        with self._exclusive, self._pair.reading_draft() as draft:
-            self._pair.cancel.clear()
-            cache = self._planner.draft_cache
-            n_shared = cache.n_shared if cache else 0
-            ids = [*prompt_ids, *token_ids]
-            return list(read_positions(self._target, draft, ids, len(prompt_ids), n_shared))
+        ids = [*prompt_ids, *token_ids]
+        with self._alone(), self._pair.reading_draft() as draft:
+            readable = self._planner.draft_cache.is_readable if self._planner.draft_cache else None
+            return list(read_positions(self._target, draft, ids, len(prompt_ids), readable))
 
     def target_rows(
         self, ids: Sequence[int], batch: Sequence[int]
@@ -226,8 +230,7 @@ class Session:
 
         Each float32, shape (n_vocab,), a copy. What the cache already holds of `ids` is kept.
         """
-        with self._exclusive:
-            self._pair.cancel.clear()
+        with self._alone():
             target = self._target
             target.keep_prefix(ids)
             target.decode(ids[len(target.ids) :], n_rows=0)
@@ -251,6 +254,16 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Decode outside an answer; cancel() ends it with CancelledError."""
+        with self._exclusive:
+            self._pair.cancel.clear()
+            try:
+                yield
+            except Cancelled:
+                raise CancelledError("cancelled before it was done") from None
+
     @property
     def _target(self) -> Context:
         return self._pair.target
@@ -258,6 +271,10 @@ class Session:
     @property
     def _draft(self) -> Context | None:
         return self._pair.draft
+
+
+def _cancelled() -> Iterator[Event]:
+    yield Finished("cancelled", "", (), Stats())
 
 
 def load(

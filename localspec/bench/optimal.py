@@ -19,7 +19,7 @@ from localspec.speculation.controller import Source
 from localspec.speculation.costs import Costs
 from localspec.speculation.events import Round
 
-__all__ = ["optimal"]
+__all__ = ["Hindsight", "optimal"]
 
 EDGES = (0.3, 0.45, 0.6, 0.75, 0.85, 0.92, 0.97, 0.99, 0.998)
 N_DRAFT_MAX = 16

@@ -90,9 +90,6 @@ class Recording:
 class _RecordedModel:
     """Stands in for a draft model: says what the real one said."""
 
-    temperature = None
-    is_random = False
-
     def __init__(self, recording: Recording, costs: Costs) -> None:
         self._recording, self._costs = recording, costs
         self.seconds = 0.0

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from localspec import __version__
-from localspec.errors import LocalspecError
+from localspec.errors import CancelledError, LocalspecError
 
 __all__ = ["cli", "main"]
 
@@ -83,6 +83,9 @@ def main(argv: list[str] | None = None) -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(EXIT_NAMED_ERROR)
+    except CancelledError:
+        click.echo("localspec: interrupted", err=True)
+        sys.exit(EXIT_INTERRUPTED)
     except LocalspecError as error:
         click.echo(f"localspec: {visible(str(error))}", err=True)
         sys.exit(EXIT_NAMED_ERROR)

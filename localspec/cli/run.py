@@ -7,7 +7,7 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,13 +110,14 @@ def run(prompt: str | None, **given: Any) -> None:
         draft = None
     with load_with_progress(given["target"], draft, loading) as session:
         adaptive = "n_draft" not in chosen and chosen.get("drafter") != "none"
-        prepare(session, adaptive=adaptive)
-        if given["verbose"] or sys.stderr.isatty():
-            click.echo(_loaded(session), err=True)
-            outlook = session.outlook() if adaptive else None
-            if outlook is not None and outlook.pays:
-                click.echo(outlook.words, err=True)
-        finished, interrupted, events = _show(session, question, answer, given)
+
+        def begin() -> Iterator[Event]:
+            prepare(session, adaptive=adaptive)
+            if given["verbose"] or sys.stderr.isatty():
+                _introduce(session, adaptive=adaptive)
+            return session.stream(question, **answer)
+
+        finished, interrupted, events = _show(session, begin, given)
         for note in finished.stats.notes:
             click.echo(f"localspec: note: {visible(note)}", err=True)
         click.echo(stats_line(finished.stats), err=True)
@@ -186,8 +187,15 @@ def _loaded(session: Session) -> str:
     )
 
 
+def _introduce(session: Session, *, adaptive: bool) -> None:
+    click.echo(_loaded(session), err=True)
+    outlook = session.outlook() if adaptive else None
+    if outlook is not None and outlook.pays:  # when it does not, a note of the stats says so
+        click.echo(outlook.words, err=True)
+
+
 def _show(
-    session: Session, question: Any, answer: dict[str, Any], given: dict[str, Any]
+    session: Session, begin: Callable[[], Iterator[Event]], given: dict[str, Any]
 ) -> tuple[Finished, bool, list[Event]]:
     """Print the answer; True when Ctrl-C cut it short. The events are kept for a trace."""
     from localspec.cli.show import JsonPrinter, StyledPrinter, TextPrinter
@@ -200,7 +208,7 @@ def _show(
         printer = StyledPrinter(sys.stdout)
     elif given["show_draft"]:
         click.echo("localspec: note: --show-draft needs a terminal; the text is plain", err=True)
-    answering = _Answering(session, question, answer)
+    answering = _Answering(session, begin)
     kept: list[Event] = []
     with contextlib.closing(answering.events()) as events:  # the thread ends before the session
         for event in events:
@@ -227,12 +235,13 @@ class _Answering:
     """Runs the generation in a thread of its own, so that Ctrl-C is felt inside native code.
 
     Python delivers a signal only between byte codes of the main thread; a prefill of 512 tokens
-    is one native call of seconds. The main thread waits for events and sets the abort flag.
+    is one native call of seconds. The main thread waits for events and sets the abort flag. It
+    decodes nothing itself, measurements included: see Session on threads.
     """
 
-    def __init__(self, session: Session, question: Any, answer: dict[str, Any]) -> None:
+    def __init__(self, session: Session, begin: Callable[[], Iterator[Event]]) -> None:
         self._session = session
-        self._stream = session.stream(question, **answer)
+        self._begin = begin
         self._events: queue.SimpleQueue[Event | BaseException] = queue.SimpleQueue()
         self.interrupted = False
         self.finished: Finished | None = None
@@ -254,7 +263,10 @@ class _Answering:
         from localspec.speculation.events import Finished
 
         try:
-            for event in self._stream:
+            stream = self._begin()
+            if self.interrupted:  # before there was an answer to cancel
+                self._session.cancel()
+            for event in stream:
                 self._events.put(event)
                 if isinstance(event, Finished):
                     return

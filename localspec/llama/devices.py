@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import llama_cpp
 
 from localspec.llama.native import init_backend
 
-__all__ = ["Device", "list_devices", "physical_cores", "supports_gpu_offload"]
+__all__ = ["Device", "engine_identity", "list_devices", "physical_cores", "supports_gpu_offload"]
 
 _KINDS = {0: "cpu", 1: "gpu", 2: "igpu", 3: "accelerator"}  # ggml-backend.h, device types
 
@@ -49,6 +50,13 @@ def list_devices() -> tuple[Device, ...]:
         _device(lib, ctypes.c_void_p(lib.ggml_backend_dev_get(i)))
         for i in range(lib.ggml_backend_dev_count())
     )
+
+
+@functools.cache
+def engine_identity() -> tuple[str, ...]:
+    """The engine's build and the devices: what measured speeds and bits are true of."""
+    system = (llama_cpp.llama_print_system_info() or b"").decode("utf-8", "replace")
+    return (llama_cpp.__version__, system, *(device.description for device in list_devices()))
 
 
 def physical_cores() -> int:

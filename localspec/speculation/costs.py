@@ -6,7 +6,7 @@ of 4 may be cheaper than one of 3, and are kept as they are. Only what lies betw
 is interpolated.
 
 A machine's speed drifts (other programs, heat). One factor, shared by both tables and renewed by
-every decode, follows that, while the tables keep the shape.
+every decode of the target, follows that, while the tables keep the shape.
 """
 
 from __future__ import annotations
@@ -39,10 +39,15 @@ class _Cell:
 
 
 class CostTable:
-    """Seconds of one decode of n tokens in a cache of `depth` tokens."""
+    """Seconds of one decode of n tokens in a cache of `depth` tokens.
 
-    def __init__(self, drift: Drift) -> None:
+    moves_drift: the target's decodes tell how fast the machine is; the draft's only follow, or a
+    draft that is dearer than it looked would make plain decoding look dearer too.
+    """
+
+    def __init__(self, drift: Drift, *, moves_drift: bool = True) -> None:
         self._drift = drift
+        self._moves_drift = moves_drift
         self._buckets: dict[int, dict[int, _Cell]] = {}
 
     def observe(self, n: int, depth: int, seconds: float) -> None:
@@ -58,7 +63,8 @@ class CostTable:
         off = max(-_LARGEST_STEP, min(_LARGEST_STEP, now - cell.log))
         cell.count += 1
         cell.log += off * max(1.0 / (cell.count + 4), _LEAST_WEIGHT)
-        self._drift.log += off * _DRIFT_WEIGHT
+        if self._moves_drift:
+            self._drift.log += off * _DRIFT_WEIGHT
         _doubt(cells, n)
 
     def set(self, n: int, depth: int, seconds: float) -> None:
@@ -153,7 +159,7 @@ class Costs:
 
     def __post_init__(self) -> None:
         self.target = CostTable(self.drift)
-        self.draft = CostTable(self.drift)
+        self.draft = CostTable(self.drift, moves_drift=False)
 
     def verify_row(self, depth: int, n_max: int) -> list[float]:
         """T(0 … n_max); sizes that may not be used cost infinity."""

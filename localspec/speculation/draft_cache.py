@@ -38,6 +38,10 @@ class DraftCache:
         self._start = 0
         self._n_checked = 0
 
+    def is_readable(self, token: int) -> bool:
+        """True when the draft model knows this id and means the same by it."""
+        return token < self.n_shared and token not in self.foreign_ids
+
     def prepare(self, ids: Sequence[int], worth_reading: Callable[[int], bool]) -> None:
         """Read a prompt, its last token apart, or the end of a long one; or nothing of it."""
         self._n_checked = 0
@@ -94,6 +98,6 @@ class DraftCache:
 
     def _skip_foreign(self, ids: Sequence[int]) -> None:
         for i in range(self._n_checked, len(ids)):
-            if ids[i] >= self.n_shared or ids[i] in self.foreign_ids:
+            if not self.is_readable(ids[i]):
                 self._start = i + 1
         self._n_checked = len(ids)

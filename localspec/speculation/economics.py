@@ -87,8 +87,8 @@ def _best(verify: list[float], draft: list[float], alpha: float) -> tuple[float,
 def _numbers(costs: Costs, depth: int, step: float, verify: list[float], k: int) -> str:
     measured = costs.target.is_measured(k + 1, depth)
     return (
-        f"one target step {_ms(verify[1])}, a batch of {k + 1} {_ms(verify[k + 1])}"
-        f"{'' if measured else ' by interpolation'}, one draft step {_ms(step)}"
+        f"a target step takes {_ms(verify[1])}, a batch of {k + 1} tokens {_ms(verify[k + 1])}"
+        f"{'' if measured else ' by interpolation'}, a draft step {_ms(step)}"
     )
 
 

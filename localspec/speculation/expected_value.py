@@ -31,6 +31,7 @@ _SPEED_STEP = 0.02
 _ALPHA_STEP = 0.12
 _FADE = 0.997  # evidence grows old, per round, so that what stopped paying is tried again
 _SURE_COPY = 8  # shorter matches do not forestall a draft model that pays
+_PLAIN_EVERY = 32  # rounds after which one plain step tells anew what plain decoding costs
 _MARGIN = 0.05  # tokens that a draft must promise: costs and rates are estimates
 _LONG_GAP = 3  # from here on a catch-up is an investment, spread over the answer
 _LEAST_AHEAD = 48
@@ -120,7 +121,7 @@ class ExpectedValueController:
         self._seconds = _HEAD_START * plain
         self._tokens = _HEAD_START * experience.speed_up
         self._n_answered = 0
-        self._depth = 0
+        self._since_plain = 0
         self._pace: ExpectedValuePace | None = None
         self._rests: dict[str, _Rest] = {"model": _Rest(), "ngram": _Rest()}
 
@@ -133,8 +134,9 @@ class ExpectedValueController:
 
     def begin(self, depth: int, limit: int, *, may_trim: bool) -> ExpectedValuePace:
         """The pace of one round, priced at this depth."""
-        self._depth = depth
         most = max(0, min(limit, max(self._n_model, self._n_copy)))
+        if self._since_plain >= _PLAIN_EVERY:
+            most = 0
         verify = self.costs.verify_row(depth, most + 1)
         plain = 1.0 / verify[1]
         recent = self._tokens / self._seconds
@@ -143,6 +145,7 @@ class ExpectedValueController:
             verify,
             self.costs.draft.row(depth, 4),
             max(plain, recent),
+            depth,
             min(most, self._n_model),
             min(most, self._n_copy),
             limit,
@@ -164,7 +167,8 @@ class ExpectedValueController:
         assert self._pace is not None
         pace, known = self._pace, self.experience
         n = round_.n_draft
-        self.costs.target.observe(n + 1, self._depth, round_.verify_s)
+        self.costs.target.observe(n + 1, round_.depth, round_.verify_s)
+        self._since_plain = self._since_plain + 1 if n else 0
         committed = [token for token in round_.tokens if token.committed]
         self._tokens = self._tokens * _RECENT + len(committed)
         self._seconds = self._seconds * _RECENT + round_.elapsed_s
@@ -217,6 +221,7 @@ class ExpectedValuePace:
         verify: list[float],
         draft: list[float],
         rho: float,
+        depth: int,
         n_model: int,
         n_copy: int,
         limit: int,
@@ -228,6 +233,7 @@ class ExpectedValuePace:
         self._verify = verify
         self._step = draft[1]
         self._rho = rho
+        self._depth = depth
         self._n_model = n_model
         self._n_copy = n_copy
         self._limit = limit
@@ -330,8 +336,7 @@ class ExpectedValuePace:
     def _first_value(self, n_missing: int) -> float:
         """The worth of beginning with the model; a long catch-up is spread over the answer."""
         table = self._controller.costs.draft
-        depth = self._controller._depth
-        extra = max(0.0, table.seconds(max(1, n_missing), depth) - self._step)
+        extra = max(0.0, table.seconds(max(1, n_missing), self._depth) - self._step)
         if n_missing < _LONG_GAP:
             return self._onward(0, first=extra)
         self.invested = extra

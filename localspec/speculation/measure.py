@@ -6,7 +6,7 @@ for that is cleared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 
 from localspec.llama.context import Context
@@ -18,6 +18,7 @@ TARGET_SIZES = (1, 8, 2, 4, 16, 3, 6, 12)  # the large ones early: no guess beyo
 DRAFT_SIZES = (1, 2, 16, 64)
 TARGET_ALL = (*range(1, 18), 20, 24, 28, 33)
 DRAFT_ALL = (1, 2, 3, 4, 6, 8, 16, 32, 64, 128)
+_RENEW_S, _N_RENEW = 0.25, 8
 _N_NEEDED = 4  # sizes that are measured whatever it costs
 
 
@@ -29,7 +30,6 @@ def measure(
     all_rows: bool,
     budget_s: float,
     n_repeat: int = 2,
-    on_size: Callable[[int], None] | None = None,
 ) -> None:
     """Time decodes of `sizes` tokens, the best of n_repeat, and put them into the table.
 
@@ -51,17 +51,19 @@ def measure(
             if perf_counter() - started < budget_s / 2:
                 best = min(best, _time(context, n, all_rows=all_rows))
         table.set(n, depth, best)
-        if on_size is not None:
-            on_size(n)
 
 
 def renew(context: Context, table: CostTable, *, all_rows: bool) -> None:
-    """Fit a stored table to this machine's speed of today: two single decodes, the faster one."""
+    """Fit a stored table to today's speed, by the fastest of some single decodes."""
     if len(context.ids) + 1 > context.n_ctx:
         context.clear()
     _time(context, 1, all_rows=all_rows)  # the first decode touches cold memory
     depth = len(context.ids)
-    best = min(_time(context, 1, all_rows=all_rows) for _ in range(2))
+    started = perf_counter()
+    best = _time(context, 1, all_rows=all_rows)
+    for _ in range(_N_RENEW):
+        if perf_counter() - started < _RENEW_S:
+            best = min(best, _time(context, 1, all_rows=all_rows))
     table.rescale(1, depth, best)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from localspec.bench.audit import audit
 from localspec.options import LoadOptions
 from localspec.session import Session
 from localspec.speculation.events import Finished, Round
@@ -97,3 +98,18 @@ def test_pasted_markers_stay_text(session: Session) -> None:
     ids = session.encode([{"role": "user", "content": evil}])
     start = session._target.model.vocabulary.special_token("<|im_start|>")
     assert ids.count(start) == session.encode(CODE).count(start)
+
+
+@pytest.mark.parametrize("messages", [CODE, PROSE], ids=["code", "prose"])
+def test_adaptive_text_parts_from_plain_at_near_ties_only(
+    session: Session, messages: list[dict[str, str]]
+) -> None:
+    found = audit(session, messages, max_tokens=80)
+    assert found.verdict in ("identical", "near tie")
+
+
+def test_exact_text_is_plain_text_byte_for_byte(real_pair: tuple[Path, Path]) -> None:
+    with Session(*real_pair, LoadOptions(n_ctx=512, exact=True)) as session:
+        found = audit(session, CODE, max_tokens=60, n_draft=4, drafter="model")
+        assert found.verdict == "identical"
+        assert (found.n_drafted > 0) == bool(session.exact_sizes())

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from localspec import pair as pair_module
 from localspec import pricing
-from localspec.errors import InvalidOptionError
+from localspec.errors import CancelledError, InvalidOptionError
 from localspec.library import measured_costs
 from localspec.options import LoadOptions
 from localspec.session import Session
@@ -218,3 +219,38 @@ def test_cancelling_while_costs_are_measured_ends_the_answer_cleanly(
         result = session.complete(PROMPT, **GREEDY)
         assert result.reason == "cancelled"
         assert session.complete(PROMPT, **GREEDY).reason == "length"
+
+
+def test_cancelling_a_measurement_is_a_named_error_and_the_next_call_works(
+    tiny_target: Path, tiny_draft: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(measured_costs, "costs_folder", lambda: tmp_path)
+    measure = pricing.measure
+    with Session(tiny_target, tiny_draft) as session:
+
+        def interrupted(*args: Any, **options: Any) -> None:
+            session.cancel()
+            measure(*args, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(pricing, "measure", interrupted)
+            with pytest.raises(CancelledError):
+                _ = session.costs
+        assert session.costs.target.is_measured(1)
+        assert session.complete(PROMPT, **GREEDY).reason == "length"
+
+
+def test_another_engine_or_machine_measures_for_itself(
+    tiny_target: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Bits and speeds are true of one build on one machine; a shared home must not mix them."""
+    monkeypatch.setattr(measured_costs, "costs_folder", lambda: tmp_path)
+    options = LoadOptions(exact=True, n_ctx=256)
+    with Session(tiny_target, None, options) as session:
+        _ = session.costs
+    n_files = len(list(tmp_path.iterdir()))
+    assert n_files == 2  # the costs and the exact sizes
+    monkeypatch.setattr(pair_module, "engine_identity", lambda: ("another",))
+    with Session(tiny_target, None, options) as session:
+        _ = session.costs
+    assert len(list(tmp_path.iterdir())) == 2 * n_files

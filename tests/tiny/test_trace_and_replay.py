@@ -13,6 +13,7 @@ from localspec.bench.replay import Recording, oracle, replay_fixed
 from localspec.bench.trace import read_trace, record
 from localspec.errors import InvalidOptionError
 from localspec.session import Session
+from localspec.speculation.teacher import read_positions
 from tests import tiny_models
 from tests.tiny.test_adaptive import flat
 from tests.tiny.test_command import call
@@ -93,6 +94,43 @@ def test_a_sampled_answer_gives_estimates_and_no_oracle(
     assert "oracle, model" not in rows
     assert rows["plain"].n_passes == 50
     assert rows["fixed 4"].n_passes < 50
+
+
+def test_a_draft_reads_only_what_it_knows(loose_pair: Session) -> None:
+    """Ids that the draft lacks are never fed to it, in the prompt or in the answer."""
+    pair = loose_pair._pair
+    prompt = loose_pair.encode(PROMPT)
+    answer = loose_pair.complete(PROMPT, temperature=0.0, max_tokens=12).token_ids
+    ids = [*prompt, *answer]
+    fed: list[int] = []
+    with pair.reading_draft() as draft:
+        assert draft is not None
+        decode = draft.decode
+
+        def watched(batch, *, n_rows):  # type: ignore[no-untyped-def]
+            fed.extend(batch)
+            return decode(batch, n_rows=n_rows)
+
+        draft.decode = watched  # type: ignore[method-assign]
+        strange = {prompt[1]}
+        found = list(
+            read_positions(pair.target, draft, ids, len(prompt), lambda t: t not in strange)
+        )
+        last = max(i for i, token in enumerate(ids[: len(prompt)]) if token in strange)
+        assert fed[: len(prompt) - 1 - last] == ids[last + 1 : len(prompt)]
+        assert not strange & set(fed)
+        assert found[0].q is not None
+        fed.clear()
+        strange = {answer[5]} - set(prompt)
+        found = list(
+            read_positions(pair.target, draft, ids, len(prompt), lambda t: t not in strange)
+        )
+        if strange:
+            assert not strange & set(fed)
+            first = answer.index(answer[5])
+            assert [position.q is not None for position in found] == [
+                i <= first for i in range(len(answer))
+            ]
 
 
 @pytest.mark.parametrize(

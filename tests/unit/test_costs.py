@@ -60,6 +60,16 @@ def test_a_slower_machine_is_noticed_for_every_size() -> None:
     assert costs.target.seconds(1) == pytest.approx(1.0, rel=0.05)
 
 
+def test_a_dear_draft_does_not_make_plain_decoding_look_dear() -> None:
+    costs = Costs()
+    costs.target.set(1, 0, 1.0)
+    costs.draft.set(1, 0, 0.1)
+    for _ in range(100):
+        costs.draft.observe(1, 0, 0.2)
+    assert costs.target.seconds(1) == pytest.approx(1.0)
+    assert costs.draft.seconds(1) == pytest.approx(0.2, rel=0.1)
+
+
 def test_one_stalled_decode_does_not_upset_the_table() -> None:
     steady = table(n1=1.0, n2=1.2)
     for _ in range(20):

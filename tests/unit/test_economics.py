@@ -23,7 +23,12 @@ def test_break_even_is_where_the_speed_is_plain() -> None:
     assert best_speed_up(costs, outlook.break_even - 0.02) == 1.0
     assert best_speed_up(costs, 1.0) == pytest.approx(outlook.best_ratio)
     assert outlook.best_n_draft == 16
-    for figure in (f"{outlook.break_even:.0%}", "1000 ms", "150 ms", f"{outlook.best_ratio:.2f}"):
+    for figure in (
+        f"{outlook.break_even:.0%}",
+        "a target step takes 1000 ms",
+        "a draft step 150 ms",
+        f"{outlook.best_ratio:.2f}",
+    ):
         assert figure in outlook.words
 
 
