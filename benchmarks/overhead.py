@@ -1,8 +1,11 @@
 """What the orchestrator costs: plain decoding through localspec against a bare decode loop.
 
 Interleaved (A B A B …) in one process, over the same file, threads and context settings; medians
-of tokens per second and the ratio of paired runs. Greedy, prefill apart. With --llama-bench, the
-tool of that path takes a third turn in each round, on the same file, at the same depth.
+of tokens per second and the ratio of paired runs. Greedy, prefill apart.
+
+With --llama-bench, that tool is the other side instead, on the same file, at the same depth. It
+loads the file anew for every figure, and a process keeps the speed that its memory happened to
+get; so localspec, too, runs in a fresh process each time, and the order turns from pair to pair.
 
     python benchmarks/overhead.py [--target REF] [--n-gen 96] [--repeat 7] [--llama-bench PATH]
 """
@@ -14,6 +17,7 @@ import ctypes
 import json
 import statistics
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -55,14 +59,31 @@ class BareLoop:
         return n_gen / (time.perf_counter() - started)
 
 
-def llama_bench(tool: Path, session: Session, *, depth: int, n_gen: int) -> float:
+def plain_once(session: Session, ids: list[int], n_gen: int) -> float:
+    """Tokens per second of one plain answer from a cleared cache."""
+    session.clear_cache()
+    result = session.complete(ids, drafter="none", temperature=0, max_tokens=n_gen)
+    session.clear_cache()
+    if result.stats.predicted_n < n_gen:
+        print(f"the answer ended after {result.stats.predicted_n} of {n_gen} tokens")
+    return result.stats.predicted_per_second
+
+
+def in_fresh_process(args: argparse.Namespace) -> float:
+    """plain_once() of a process that loads, warms up by one short answer, and ends."""
+    command = [sys.executable, __file__, "--target", args.target, "--n-gen", str(args.n_gen)]
+    ran = subprocess.run([*command, "--once"], check=True, stdout=subprocess.PIPE)
+    return float(ran.stdout)
+
+
+def llama_bench(tool: Path, path: Path, *, n_gpu_layers: int, n_threads: int, depth: int,
+                n_gen: int) -> float:  # fmt: skip
     """Tokens per second of one run of llama-bench (it warms up by itself; no sampling)."""
-    model = session._target.model
     options = {
-        "-m": model.path,
-        "-t": session.n_threads,
-        "-ngl": model.n_gpu_layers,
-        "-lm": "auto" if model.n_gpu_layers else "none",
+        "-m": path,
+        "-t": n_threads,
+        "-ngl": n_gpu_layers,
+        "-lm": "auto" if n_gpu_layers else "none",
         "-fa": "auto",
         "-p": 0,
         "-n": n_gen,
@@ -75,43 +96,77 @@ def llama_bench(tool: Path, session: Session, *, depth: int, n_gen: int) -> floa
     return float(json.loads(ran.stdout)[0]["avg_ts"])
 
 
+def against_llama_bench(args: argparse.Namespace) -> None:
+    """Fresh processes in turn; medians and the ratio of pairs."""
+    with Session(resolve(args.target)) as session:
+        ids = session.encode([{"role": "user", "content": PROMPT}])
+        settings = {
+            "n_gpu_layers": session._target.model.n_gpu_layers,
+            "n_threads": session.n_threads,
+            "depth": len(ids),
+            "n_gen": args.n_gen,
+        }
+        path, device = session.target_path, session.device
+    pairs = []
+    for i in range(args.repeat):
+        sides = {
+            "ours": lambda: in_fresh_process(args),
+            "theirs": lambda: llama_bench(args.llama_bench, path, **settings),
+        }
+        order = sorted(sides, reverse=bool(i % 2))
+        pair = {side: sides[side]() for side in order}
+        print(f"{pair['ours']:.2f} against {pair['theirs']:.2f} tokens/s", flush=True)
+        pairs.append((pair["ours"], pair["theirs"]))
+    print(f"{path.name}, {device}, {settings['n_threads']} threads, {args.n_gen} tokens")
+    report("llama-bench", pairs)
+
+
+def against_bare_loop(args: argparse.Namespace) -> None:
+    """Interleaved in one process."""
+    with Session(resolve(args.target)) as session:
+        bare = BareLoop(session)
+        ids = session.encode([{"role": "user", "content": PROMPT}])
+        pairs = []
+        for i in range(args.repeat + 1):
+            pair = plain_once(session, ids, args.n_gen), bare.run(ids, args.n_gen)
+            session.clear_cache()
+            if i:  # the first is the warm-up
+                pairs.append(pair)
+        print(
+            f"{session.target_path.name}, {session.device}, {session.n_threads} threads, "
+            f"{args.n_gen} tokens"
+        )
+    report("bare loop", pairs)
+
+
+def report(other: str, pairs: list[tuple[float, float]]) -> None:
+    ours, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
+    ratios = sorted(a / b for a, b in pairs)
+    print(f"{'localspec plain':16} {ours:.2f} tokens/s (median)")
+    print(f"{other:16} {theirs:.2f} tokens/s (median)")
+    print(
+        f"{'ratio':16} {statistics.median(ratios):.3f} (median of {len(pairs)} pairs, "
+        f"{ratios[0]:.3f} to {ratios[-1]:.3f}), {ours / theirs:.3f} of the medians"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", default="default")
     parser.add_argument("--n-gen", type=int, default=96)
-    parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--repeat", type=int, default=8)
     parser.add_argument("--llama-bench", type=Path, metavar="PATH")
+    parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    with Session(resolve(args.target)) as session:
-        bare = BareLoop(session)
-        ids = session.encode([{"role": "user", "content": PROMPT}])
-        pairs, bench = [], []
-        for i in range(args.repeat + 1):
-            session.clear_cache()
-            result = session.complete(ids, drafter="none", temperature=0, max_tokens=args.n_gen)
-            session.clear_cache()
-            plain = bare.run(ids, result.stats.predicted_n)
-            session.clear_cache()
-            if i:  # the first is the warm-up
-                pairs.append((result.stats.predicted_per_second, plain))
-                if args.llama_bench:
-                    n_gen = result.stats.predicted_n
-                    bench.append(
-                        llama_bench(args.llama_bench, session, depth=len(ids), n_gen=n_gen)
-                    )
-        ours, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
-        ratio = statistics.median(a / b for a, b in pairs)
-        print(
-            f"{session.target_path.name}, {session.device}, {session.n_threads} threads, "
-            f"{result.stats.predicted_n} tokens, {args.repeat} pairs"
-        )
-        print(f"localspec plain  {ours:.2f} tokens/s (median)")
-        print(f"bare loop        {theirs:.2f} tokens/s (median)")
-        print(f"ratio            {ratio:.3f} (median of pairs)")
-        if bench:
-            share = statistics.median(a / c for (a, _), c in zip(pairs, bench, strict=True))
-            print(f"llama-bench      {statistics.median(bench):.2f} tokens/s (median)")
-            print(f"localspec share  {share:.3f} (median of pairs)")
+    if args.once:
+        with Session(resolve(args.target)) as session:
+            ids = session.encode([{"role": "user", "content": PROMPT}])
+            plain_once(session, ids, 8)
+            print(plain_once(session, ids, args.n_gen))
+    elif args.llama_bench:
+        against_llama_bench(args)
+    else:
+        against_bare_loop(args)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,20 @@ if TYPE_CHECKING:
     from localspec.errors import LocalspecError
     from localspec.options import LoadOptions, Options
     from localspec.session import Completion, Session, load
-    from localspec.speculation.events import Event, Finished, Prefill, Round, RoundToken, Stats
+    from localspec.speculation.events import (
+        Alternative,
+        Event,
+        Finished,
+        Prefill,
+        Round,
+        RoundToken,
+        Stats,
+    )
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alternative",
     "Completion",
     "Event",
     "Finished",
@@ -40,6 +49,7 @@ _HOMES = {
     "localspec.options": ("LoadOptions", "Options"),
     "localspec.session": ("Completion", "Session", "load"),
     "localspec.speculation.events": (
+        "Alternative",
         "Event",
         "Finished",
         "Prefill",

@@ -85,7 +85,8 @@ class Options:
     (16, or 32 for copies of the text, by default). verifier: auto is `match` when greedy or when
     a seed is given (its text depends on the seed alone); else a draft drawn at random is judged
     by `block` and any other by `match`, whichever drafts were accepted more of late.
-    drafter: model is the draft model, ngram copies what followed the same words earlier in the
+    n_alternatives: how many of both models' most probable tokens each RoundToken carries, at most
+    64. drafter: model is the draft model, ngram copies what followed the same words earlier in the
     text, splice is both, auto is both when the draft model can pay here and ngram when not.
     Raises InvalidOptionError for a value outside its range.
     """
@@ -106,6 +107,7 @@ class Options:
     n_draft_max: int | None = None
     verifier: str = "auto"
     drafter: str = "auto"
+    n_alternatives: int = 0
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None:
@@ -115,6 +117,7 @@ class Options:
                 _whole(name, getattr(self, name), 0)
         if self.n_draft is not None and self.n_draft_max is not None:
             raise InvalidOptionError("n_draft is exact and n_draft_max a bound: give one of them")
+        _whole("n_alternatives", self.n_alternatives, 0, 64)
         _one_of("verifier", self.verifier, VERIFIERS)
         _one_of("drafter", self.drafter, DRAFTERS)
         given: Any = self.stop  # one string is taken too

@@ -63,6 +63,7 @@ class Planner:
                     rng=None if verifier == "match" else rng,
                     # a seed that is given promises the same text again
                     temperature=None if _is_seeded(options) else self.temperature,
+                    n_alternatives=options.n_alternatives,
                 )
             drafter = SpliceDrafter(model, self._copies if kind != "model" else None)
         return Engine(
@@ -76,6 +77,7 @@ class Planner:
             limits=self._limits(options),
             drafter_name=kind,
             notes=notes,
+            n_alternatives=options.n_alternatives,
         )
 
     def _controller(self, options: Options, kind: str, notes: list[str]) -> Controller:

@@ -14,10 +14,11 @@ from typing import Any
 
 from localspec.errors import InvalidOptionError
 from localspec.options import Options, parse
+from localspec.sampling.top import Top
 from localspec.session import Prompt, Session
 from localspec.speculation.event_json import as_json
 from localspec.speculation.events import Event, Finished
-from localspec.speculation.teacher import Position, Top
+from localspec.speculation.teacher import Position
 
 __all__ = ["Trace", "read_trace", "record", "write_trace"]
 

@@ -44,6 +44,9 @@ class Pace(Protocol):
     def trim(self) -> int:
         """The best length of the finished draft; asked only where cutting it is lawful."""
 
+    def worth(self) -> tuple[float, ...]:
+        """worth[K]: tokens that a draft of K was expected to win over a plain step; may be ()."""
+
     def decoded(self, n_tokens: int, depth: int, seconds: float) -> None:
         """The draft model decoded n_tokens more in a cache of `depth`, and it took so long."""
 
@@ -125,6 +128,10 @@ class FixedPace:
         while n > 0 and self._may_verify is not None and not self._may_verify(n + 1):
             n -= 1
         return n
+
+    def worth(self) -> tuple[float, ...]:
+        """Nothing was weighed."""
+        return ()
 
     def decoded(self, n_tokens: int, depth: int, seconds: float) -> None:
         """Costs do not matter here."""

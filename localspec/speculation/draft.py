@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from localspec.sampling.distribution import Distribution
+from localspec.sampling.top import Top
 from localspec.speculation.controller import Pace
 
 __all__ = ["Draft", "Drafter"]
@@ -17,24 +18,36 @@ __all__ = ["Draft", "Drafter"]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """K proposed ids, their q, raw probabilities under the draft model, and who proposed each."""
+    """K proposed ids, their q, raw probabilities under the draft model, and who proposed each.
+
+    q_top: the draft model's most probable tokens at each position, None where they are not kept.
+    """
 
     ids: list[int] = field(default_factory=list)
     q: list[Distribution] = field(default_factory=list)
     q_raw: list[float | None] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
+    q_top: list[Top | None] = field(default_factory=list)
 
     @property
     def is_deterministic(self) -> bool:
         """True when every q is one-hot, so that the draft was no random choice."""
         return all(len(q.ids) == 1 for q in self.q)
 
-    def append(self, token: int, q: Distribution, q_raw: float | None, source: str) -> None:
+    def append(
+        self,
+        token: int,
+        q: Distribution,
+        q_raw: float | None,
+        source: str,
+        q_top: Top | None = None,
+    ) -> None:
         """Propose one more token."""
         self.ids.append(token)
         self.q.append(q)
         self.q_raw.append(q_raw)
         self.sources.append(source)
+        self.q_top.append(q_top)
 
     def append_copy(self, tokens: Sequence[int]) -> None:
         """Propose a span copied from the text; its q is one-hot."""
@@ -43,7 +56,7 @@ class Draft:
 
     def cut(self, n: int) -> None:
         """Keep the first n tokens. Lawful where the draft was no random choice."""
-        for column in (self.ids, self.q, self.q_raw, self.sources):
+        for column in (self.ids, self.q, self.q_raw, self.sources, self.q_top):
             del column[n:]
 
 

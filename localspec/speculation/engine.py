@@ -25,10 +25,12 @@ from localspec.sampling.chain import distribution, raw_probs
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.seeds import position_uniform
+from localspec.sampling.top import Top
 from localspec.speculation import verify
 from localspec.speculation.controller import Controller
 from localspec.speculation.draft import Draft, Drafter
 from localspec.speculation.events import (
+    Alternative,
     Event,
     Finished,
     Prefill,
@@ -60,6 +62,7 @@ class Engine:
     verifier: `match`, `rejection`, `block`, or `auto`, which judges a random draft by *block* and
     any other by *match*. rng: sequential uniforms for rejection and block, the same generator
     that the drafter draws from. drafter None is plain decoding; drafter_name is for the stats.
+    n_alternatives: most probable tokens that each RoundToken carries for display.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Engine:
         limits: Limits,
         drafter_name: str = "model",
         notes: Sequence[str] = (),
+        n_alternatives: int = 0,
     ) -> None:
         self._target = target
         self._drafter = drafter
@@ -84,6 +88,7 @@ class Engine:
         self._seed = seed
         self._rng = rng
         self._limits = limits
+        self._n_alternatives = n_alternatives
         self._vocabulary = target.model.vocabulary
         self._release = TextRelease(limits.stop)
         self._ids: list[int] = []
@@ -172,7 +177,7 @@ class Engine:
 
     def _round(self, index: int) -> tuple[Round, Reason | None]:
         started = perf_counter()
-        draft = self._draft()
+        draft, worth = self._draft()
         drafted = perf_counter()
         rows = self._target.decode([self._ids[-1], *draft.ids], n_rows=len(draft.ids) + 1)
         verified = perf_counter()
@@ -195,6 +200,8 @@ class Engine:
                 draft.q[a].prob(verdict.token) if a < len(draft.ids) else None,
                 raw_probs(rows[a], [verdict.token])[0],
                 None,
+                self._alternatives(rows[a]),
+                self._named(draft.q_top[a]) if a < len(draft.ids) else (),
             )
         )
         if self._drafter is not None:
@@ -212,20 +219,21 @@ class Engine:
             elapsed_s=perf_counter() - started,
             depth=depth,
             verifier=verifier,
+            worth=worth,
         )
         return round_, ended
 
-    def _draft(self) -> Draft:
-        """What the drafter proposes at the controller's pace; nothing without a drafter."""
+    def _draft(self) -> tuple[Draft, tuple[float, ...]]:
+        """What the drafter proposes at the controller's pace, and what each length was worth."""
         room = self._room()
         if self._drafter is None:
-            return Draft()
+            return Draft(), ()
         may_trim = not self._drafter.is_random  # cutting a random draft would bend the law
         pace = self._controller.begin(len(self._ids), room, may_trim=may_trim)
         draft = self._drafter.propose(self._ids, pace)
         if may_trim:
             draft.cut(pace.trim())
-        return draft
+        return draft, pace.worth()
 
     def _room(self) -> int:
         """The most tokens that a draft may have: context, batch, rows, and budget."""
@@ -275,9 +283,23 @@ class Engine:
                     draft.q[i].prob(token),
                     raw_probs(rows[i], [token])[0],
                     draft.q_raw[i],
+                    self._alternatives(rows[i]),
+                    self._named(draft.q_top[i]),
                 )
             )
         return tokens
+
+    def _alternatives(self, row: Row) -> tuple[Alternative, ...]:
+        return self._named(Top.of(row, self._n_alternatives) if self._n_alternatives else None)
+
+    def _named(self, top: Top | None) -> tuple[Alternative, ...]:
+        if top is None:
+            return ()
+        piece = self._vocabulary.piece
+        return tuple(
+            Alternative(token, piece(token), prob)
+            for token, prob in zip(top.ids, top.probs, strict=True)
+        )
 
     def _commit(self, tokens: list[RoundToken]) -> tuple[list[RoundToken], str, Reason | None]:
         """Append the kept tokens to `ids`, clipped at the first end; mark the rest discarded."""

@@ -26,6 +26,7 @@ def as_json(event: Event) -> dict[str, Any]:
             "elapsed_s": event.elapsed_s,
             "depth": event.depth,
             "verifier": event.verifier,
+            "worth": list(event.worth),
         }
     assert isinstance(event, Finished)
     return {
@@ -42,7 +43,7 @@ def as_json(event: Event) -> dict[str, Any]:
 
 
 def _token(token: RoundToken) -> dict[str, Any]:
-    return {
+    found: dict[str, Any] = {
         "id": token.id,
         "text": token.text,
         "source": token.source,
@@ -52,3 +53,7 @@ def _token(token: RoundToken) -> dict[str, Any]:
         "p_raw": token.p_raw,
         "q_raw": token.q_raw,
     }
+    for name, top in (("p_top", token.p_top), ("q_top", token.q_top)):
+        if top:
+            found[name] = [{"id": a.id, "text": a.text, "prob": a.prob} for a in top]
+    return found

@@ -8,7 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["Event", "Finished", "Prefill", "Reason", "Round", "RoundToken", "Stats", "Verdict"]
+__all__ = [
+    "Alternative",
+    "Event",
+    "Finished",
+    "Prefill",
+    "Reason",
+    "Round",
+    "RoundToken",
+    "Stats",
+    "Verdict",
+]
 
 Verdict: TypeAlias = Literal["accepted", "rejected", "discarded", "bonus", "correction"]
 Reason: TypeAlias = Literal["eos", "stop", "length", "context", "cancelled"]
@@ -23,6 +33,20 @@ class Prefill:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """A token that a model held for probable; prob as p_raw and q_raw are."""
+
+    id: int
+    piece: bytes
+    prob: float
+
+    @property
+    def text(self) -> str:
+        """The piece for display alone; half a character shows as U+FFFD."""
+        return self.piece.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
 class RoundToken:
     """One token of a round and what became of it.
 
@@ -30,6 +54,8 @@ class RoundToken:
     `target` for the bonus and the correction). p, q: its probability under the processed
     distributions of target and draft; p_raw, q_raw: under the softmax of the unprocessed logits
     at temperature 1. q and q_raw are None where no draft model spoke.
+    p_top, q_top: the most probable tokens of both models here, best first; empty unless the
+    option n_alternatives asks for them, q_top also where no draft model spoke.
     """
 
     id: int
@@ -40,6 +66,8 @@ class RoundToken:
     q: float | None
     p_raw: float
     q_raw: float | None
+    p_top: tuple[Alternative, ...] = ()
+    q_top: tuple[Alternative, ...] = ()
 
     @property
     def text(self) -> str:
@@ -60,6 +88,8 @@ class Round:
     the answer is `discarded`. text: what this round released, after UTF-8 and stop hold-back.
     Times are in seconds, measured inside the loop: a slow reader does not count.
     depth: committed tokens before the round. verifier: the way this round was judged.
+    worth: worth[K] is what the controller expected a draft of K tokens to win over a plain step,
+    in tokens of the time that it takes; empty when nobody weighed it (a fixed n_draft).
     """
 
     index: int
@@ -72,6 +102,7 @@ class Round:
     elapsed_s: float
     depth: int = 0
     verifier: str = "match"
+    worth: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

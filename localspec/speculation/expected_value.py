@@ -40,6 +40,7 @@ _PATIENCE = 2.0  # tokens that a kind of draft may lose before it rests, halved 
 _LEAST_PATIENCE = 0.25
 _CREDIT = 6.0  # tokens won that losses are set against: a long draft may fail once
 _SHORTEST_REST, _LONGEST_REST = 16, 512
+_OUTLOOK = 4  # lengths beyond the draft that worth() looks at
 _NEWS = 0.2  # so much more promise than when the rest began ends it
 
 
@@ -299,6 +300,18 @@ class ExpectedValuePace:
     def trim(self) -> int:
         """The length of the greatest worth."""
         return self._value.index(max(self._value))
+
+    def worth(self) -> tuple[float, ...]:
+        """What was seen, then what the next tokens of the draft model promise, a few further."""
+        values = list(self._value)
+        tokens, chance, cost = self._tokens, self._chance, 0.0
+        if self.began != "ngram":
+            for n in range(len(values), min(len(values) + _OUTLOOK, self._n_model + 1)):
+                chance *= self._known.alpha
+                tokens += chance
+                cost += self._step
+                values.append(tokens - self._rho * (cost + self._verify[n + 1]))
+        return tuple(value - values[0] for value in values)
 
     def decoded(self, n_tokens: int, depth: int, seconds: float) -> None:
         """Keep D fresh."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from localspec.sampling.chain import distribution, raw_probs
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.params import SamplingParams
+from localspec.sampling.top import Top
 from localspec.speculation.controller import Pace
 from localspec.speculation.copies import Copies, Running
 from localspec.speculation.draft import Draft
@@ -26,7 +27,7 @@ class ModelDrafter:
 
     rng: draws the draft from q, at the draft temperature; None takes the most probable token,
     and q is one-hot. Foreign ids are masked before the draw, for a token dropped after it would
-    bend the law.
+    bend the law. n_alternatives: how many of its most probable tokens are kept for display.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class ModelDrafter:
         *,
         rng: np.random.Generator | None = None,
         temperature: DraftTemperature | None = None,
+        n_alternatives: int = 0,
     ) -> None:
         self.cache = cache
         self.temperature = temperature
@@ -43,6 +45,7 @@ class ModelDrafter:
         self._greedy_params = replace(params, temperature=0.0)
         self._masked = np.array([i for i in cache.foreign_ids if i < cache.n_shared], np.int64)
         self._rng = rng
+        self._n_alternatives = n_alternatives
 
     @property
     def is_random(self) -> bool:
@@ -74,7 +77,8 @@ class ModelDrafter:
                 return
             token, q = self._draw(row, [*ids[-self._params.penalty_last_n :], *draft.ids])
             raw = confidence if token == best else raw_probs(row, [token])[0]
-            draft.append(token, q, raw, "model")
+            top = Top.of(row, self._n_alternatives) if self._n_alternatives else None
+            draft.append(token, q, raw, "model", top)
             if context.model.vocabulary.is_eog(token):
                 return
             if copies is not None:
