@@ -5,10 +5,12 @@ on stderr and exit code 2; a library user catches `LocalspecError` or a subclass
 """
 
 __all__ = [
+    "AttachmentError",
     "BusyError",
     "CancelledError",
     "CatalogError",
     "ChatTemplateError",
+    "ConfigError",
     "ContextOverflowError",
     "DiskSpaceError",
     "DownloadError",
@@ -19,6 +21,7 @@ __all__ = [
     "ModelFileError",
     "ModelKindError",
     "ModelNotFoundError",
+    "SavedChatError",
     "VocabularyMismatchError",
 ]
 
@@ -81,3 +84,15 @@ class CancelledError(LocalspecError):
 
 class BusyError(LocalspecError):
     """A second caller tried to use an object that is generating."""
+
+
+class AttachmentError(LocalspecError):
+    """A file cannot be put into a message."""
+
+
+class SavedChatError(LocalspecError):
+    """A saved chat is missing, damaged, or cannot be written."""
+
+
+class ConfigError(LocalspecError):
+    """The settings file or an environment variable holds something that is not understood."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +131,13 @@ class Session:
             return self._pricing.costs()
         with self._alone():
             return self._pricing.costs()
+
+    def plain_seconds(self, depth: int) -> float | None:
+        """What one plain decoding step at this depth takes, by measurement; None before any."""
+        if not self._pricing.is_done:
+            return None
+        seconds = self._pricing.costs().target.seconds(1, depth)
+        return seconds if math.isfinite(seconds) else None
 
     def render(self, messages: Sequence[Message]) -> str:
         """The text that the chat template makes of a conversation."""

@@ -11,6 +11,13 @@ from localspec.session import Session
 from tests import tiny_models
 
 
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the chats and settings of the person who runs it."""
+    monkeypatch.setenv("LOCALSPEC_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("LOCALSPEC_CONFIG", str(tmp_path / "no-config.toml"))
+
+
 @pytest.fixture(scope="session")
 def tiny_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("tiny")

@@ -122,6 +122,10 @@ class _Programme:
     def trim(self) -> int:
         return self._n
 
+    def worth(self) -> tuple[float, ...]:
+        """Nothing is shown of it."""
+        return ()
+
     def decoded(self, n_tokens: int, depth: int, seconds: float) -> None:
         """Costs are the recorded ones."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localspec.cli.main import visible
+from localspec.visible import visible
 
 if TYPE_CHECKING:
     from localspec.bench.audit import Audit

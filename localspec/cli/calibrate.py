@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from localspec.cli.main import visible
+from localspec.visible import visible
 
 __all__ = ["calibrate"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from localspec import __version__
-from localspec.cli.main import visible
+from localspec.visible import visible
 
 __all__ = ["doctor"]
 

@@ -14,6 +14,7 @@ import click
 
 from localspec import __version__
 from localspec.errors import CancelledError, LocalspecError
+from localspec.visible import visible
 
 __all__ = ["cli", "main"]
 
@@ -21,12 +22,14 @@ EXIT_NAMED_ERROR = 2
 EXIT_INTERRUPTED = 130
 
 _COMMANDS = {
+    "chat": ("localspec.cli.chat", "chat", "Chat on the terminal, and see the guesses."),
     "run": ("localspec.cli.run", "run", "Answer a prompt; text goes to stdout."),
     "audit": ("localspec.cli.audit", "audit", "Is speculative text the plain text?"),
     "calibrate": ("localspec.cli.calibrate", "calibrate", "Measure what decoding costs here."),
     "replay": ("localspec.cli.replay", "replay", "What other drafts would have made of a trace."),
     "models": ("localspec.cli.models_commands", "models", "List, fetch and inspect models."),
     "quantize": ("localspec.cli.models_commands", "quantize", "Make another quant level."),
+    "config": ("localspec.cli.config", "config", "The settings file."),
     "doctor": ("localspec.cli.doctor", "doctor", "What this machine has, and what is missing."),
 }
 
@@ -68,8 +71,21 @@ def cli(ctx: click.Context) -> None:
     A small draft model guesses, the large target model checks all guesses in one pass; the
     text keeps the target's own law.
     """
-    if ctx.invoked_subcommand is None:
+    if ctx.invoked_subcommand is None and sys.stdin.isatty() and sys.stdout.isatty():
+        ctx.default_map = _settings()
+        command = ctx.command.get_command(ctx, "chat")  # type: ignore[attr-defined]
+        with command.make_context("chat", [], parent=ctx) as chat:
+            command.invoke(chat)
+    elif ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+    elif ctx.invoked_subcommand in ("run", "chat"):
+        ctx.default_map = _settings()
+
+
+def _settings() -> dict[str, Any]:
+    from localspec.cli.settings_file import default_map, read_settings
+
+    return dict(default_map(read_settings()))
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -93,18 +109,6 @@ def main(argv: list[str] | None = None) -> None:
         click.echo("localspec: interrupted", err=True)
         sys.exit(EXIT_INTERRUPTED)
 
-
-def visible(text: str) -> str:
-    """Control and bidirectional-override characters made visible; line ends and tabs stay."""
-    return "".join(_VISIBLE.get(ord(c), c) for c in text)
-
-
-_VISIBLE = {
-    **{c: chr(0x2400 + c) for c in range(0x20) if chr(c) not in "\n\t"},
-    0x7F: "\u2421",
-    **{c: f"<U+{c:04X}>" for c in [*range(0x80, 0xA0), *range(0x202A, 0x202F)]},
-    **{c: f"<U+{c:04X}>" for c in range(0x2066, 0x206A)},
-}
 
 if __name__ == "__main__":
     main()

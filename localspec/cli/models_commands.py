@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localspec.cli.main import visible
 from localspec.errors import ModelNotFoundError
+from localspec.visible import visible
 
 if TYPE_CHECKING:
     from localspec.library.catalog import CatalogFile

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localspec.cli.main import EXIT_INTERRUPTED, visible
+from localspec.cli.main import EXIT_INTERRUPTED
+from localspec.cli.options import chosen_options, shared_options
 from localspec.errors import InvalidOptionError, LocalspecError
+from localspec.visible import visible
 
 if TYPE_CHECKING:
     from localspec.session import Session
@@ -22,65 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_LOAD = ("n_ctx", "n_batch", "n_threads", "n_gpu_layers", "n_gpu_layers_draft", "main_gpu",
-         "tensor_split", "flash_attn", "type_k", "type_v", "exact")  # fmt: skip
-_ANSWER = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repeat_penalty",
-           "presence_penalty", "frequency_penalty", "seed", "stop", "n_draft", "n_draft_max",
-           "verifier",
-           "drafter", "logit_bias")  # fmt: skip
-
-
-def _bias(value: str) -> tuple[int, float]:
-    token, _, bias = value.partition("=")
-    try:
-        return int(token), float(bias)
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not ID=BIAS, such as 220=-inf") from None
-
-
-def _shares(value: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(share) for share in value.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not a list of numbers such as 3,1") from None
-
 
 @click.command()
 @click.argument("prompt", required=False)
-@click.option("--target", "-m", default="default", show_default=True,
-              help="Path, catalog name, or user/repo[:quant].")  # fmt: skip
-@click.option("--draft", "-md", default="auto", show_default=True,
-              help="The same, or `auto` (the pair's own) or `none`.")  # fmt: skip
-@click.option("--drafter", type=click.Choice(["auto", "model", "ngram", "splice", "none"]),
-              help="Who guesses; `none` is plain decoding.")  # fmt: skip
-@click.option("--n-draft", "-K", type=int, help="Tokens drafted each round, exactly.")
-@click.option("--n-draft-max", type=int, help="Most tokens of a draft.  [default: 16]")
-@click.option("--exact", is_flag=True, default=None,
-              help="Byte for byte the plain text, by bit-identical batches.")  # fmt: skip
-@click.option("--verifier", type=click.Choice(["auto", "match", "rejection", "block"]))
+@shared_options
 @click.option("--raw", is_flag=True, help="Continue the text; no chat template.")
 @click.option("--system", help="System message.")
-@click.option("--max-tokens", "-n", type=int, help="Length limit of the answer.")
-@click.option("--temperature", "--temp", type=float, help="0 is greedy.  [default: 0.8]")
-@click.option("--top-k", type=int, help="0 is off.  [default: 40]")
-@click.option("--top-p", type=float, help="1 is off.  [default: 0.95]")
-@click.option("--min-p", type=float, help="0 is off.  [default: 0.05]")
-@click.option("--repeat-penalty", type=float, help="1 is off.  [default: 1]")
-@click.option("--presence-penalty", type=float, help="0 is off.  [default: 0]")
-@click.option("--frequency-penalty", type=float, help="0 is off.  [default: 0]")
-@click.option("--logit-bias", type=_bias, metavar="ID=BIAS", multiple=True, help="Repeatable.")
-@click.option("--seed", "-s", type=int, help="The same text again, with verifier match.")
-@click.option("--stop", multiple=True, help="Ends the answer; repeatable.")
-@click.option("--n-ctx", "--ctx-size", "-c", type=int, help="Context, in tokens.")
-@click.option("--n-batch", "--batch-size", "-b", type=int, help="Prefill piece, in tokens.")
-@click.option("--n-threads", "--threads", "-t", type=int)
-@click.option("--n-gpu-layers", "-ngl", type=int, help="Target's layers on the GPU; -1 is all.")
-@click.option("--n-gpu-layers-draft", "-ngld", type=int, help="The same for the draft.")
-@click.option("--main-gpu", "-mg", type=int)
-@click.option("--tensor-split", "-ts", type=_shares, metavar="N,N", help="Shares of the GPUs.")
-@click.option("--flash-attn", "-fa", type=click.Choice(["auto", "on", "off"]))
-@click.option("--type-k", "--cache-type-k", "-ctk", help="K cache type.  [default: f16]")
-@click.option("--type-v", "--cache-type-v", "-ctv", help="V cache type.  [default: f16]")
 @click.option("--show-draft", is_flag=True, help="Show accepted and rejected tokens.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("--trace", type=click.Path(dir_okay=False), help="Record for `localspec replay`.")
@@ -88,15 +37,8 @@ def _shares(value: str) -> tuple[float, ...]:
 def run(prompt: str | None, **given: Any) -> None:
     """Answer PROMPT (`-`, or nothing with a pipe: standard input)."""
     from localspec.cli.loading import load_with_progress, prepare
-    from localspec.options import LoadOptions, Options, parse
 
-    given["logit_bias"] = dict(given["logit_bias"]) or None
-    given["stop"] = given["stop"] or None
-    chosen = {name: value for name, value in given.items() if value is not None}
-    answer = {name: chosen[name] for name in _ANSWER if name in chosen}
-    loading = {name: chosen[name] for name in _LOAD if name in chosen}
-    parse(Options, answer)  # a wrong option is told before gigabytes are loaded
-    parse(LoadOptions, loading)
+    loading, answer = chosen_options(given)  # a wrong one is told before gigabytes are loaded
     if given["as_json"] and given["show_draft"]:
         raise InvalidOptionError("--json and --show-draft exclude each other")
     text = _prompt(prompt)
@@ -106,10 +48,10 @@ def run(prompt: str | None, **given: Any) -> None:
     if trace is not None and not Path(trace).absolute().parent.is_dir():
         raise InvalidOptionError(f"the folder of --trace does not exist: {Path(trace).parent}")
     draft = None if given["draft"] == "none" else given["draft"]
-    if chosen.get("drafter") in ("none", "ngram"):
+    if answer.get("drafter") in ("none", "ngram"):
         draft = None
     with load_with_progress(given["target"], draft, loading) as session:
-        adaptive = "n_draft" not in chosen and chosen.get("drafter") != "none"
+        adaptive = "n_draft" not in answer and answer.get("drafter") != "none"
 
         def begin() -> Iterator[Event]:
             prepare(session, adaptive=adaptive)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import os
 from typing import IO
 
-from localspec.cli.main import visible
+from localspec.chat.marks import MarkedText
 from localspec.speculation.event_json import as_json
 from localspec.speculation.events import Event, Round
+from localspec.visible import visible
 
 __all__ = ["JsonPrinter", "StyledPrinter", "TextPrinter"]
 
@@ -45,8 +45,7 @@ class StyledPrinter:
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._pending: list[tuple[str, str]] = []  # (text, style) not yet released
+        self._marked = MarkedText()
         plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
         self._styles = {
             "model": ("\x1b[4m", "\x1b[24m") if plain else ("\x1b[32m", "\x1b[39m"),
@@ -61,12 +60,9 @@ class StyledPrinter:
         """Print the released text of a round in the styles of its tokens."""
         if not isinstance(event, Round):
             return
-        for token in event.tokens:
-            if token.committed:
-                self._pending.append((self._decoder.decode(token.piece), token.source))
-            elif token.verdict == "rejected":
-                self._pending.append((token.text, "rejected"))
-        self._release(len(event.text))
+        for mark in self._marked.push(event):
+            text = mark.text.replace("\n", "⏎") if mark.kind == "rejected" else mark.text
+            self._out.write(self._styled(text, mark.kind))
         self._out.flush()
 
     def end(self) -> None:
@@ -77,23 +73,6 @@ class StyledPrinter:
         )
         self._out.write(f"\n({legend}, the rest is the target's own)\n")
         self._out.flush()
-
-    def _release(self, n: int) -> None:
-        while self._pending:
-            text, style = self._pending[0]
-            if style == "rejected":
-                self._out.write(self._styled(text.replace("\n", "⏎"), style))
-                self._pending.pop(0)
-                continue
-            if n <= 0:
-                return
-            now, later = text[:n], text[n:]
-            n -= len(now)
-            self._out.write(self._styled(now, style))
-            if later:
-                self._pending[0] = (later, style)
-            else:
-                self._pending.pop(0)
 
     def _styled(self, text: str, style: str) -> str:
         before, after = self._styles[style]

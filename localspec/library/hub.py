@@ -16,7 +16,7 @@ from localspec.errors import DownloadError, ModelNotFoundError
 from localspec.library.gguf_header import part_paths
 from localspec.library.mirror import require_space
 
-__all__ = ["HubUnreachableError", "cached_file", "fetch_file", "pick_files"]
+__all__ = ["HubUnreachableError", "cached_file", "cached_gguf_files", "fetch_file", "pick_files"]
 
 _PROBE_S = 8.0
 _DISK_TROUBLE = (errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS)
@@ -48,6 +48,18 @@ def cached_quant(repo: str, quant: str) -> Path | None:
             if all(part.exists() for part in parts):  # an interrupted fetch leaves some
                 return parts[0]
     return None
+
+
+def cached_gguf_files() -> list[Path]:
+    """Every GGUF of the shared cache, of a split one its first part, without any network."""
+    from huggingface_hub import constants
+
+    found = []
+    for path in Path(constants.HF_HUB_CACHE).glob("models--*/snapshots/*/**/*.gguf"):
+        split = _SPLIT.search(path.name)
+        if path.exists() and (split is None or int(split[1]) == 1):
+            found.append(path)
+    return sorted(found)
 
 
 def offline() -> bool:

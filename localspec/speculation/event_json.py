@@ -1,12 +1,15 @@
-"""The event stream as JSON objects, one for each event; names as in llama-server's timings."""
+"""The event stream as JSON objects, one for each event; names as in llama-server's timings.
+
+A token whose bytes are no whole text carries them in `bytes` too (hexadecimal).
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from localspec.speculation.events import Event, Finished, Prefill, Round, RoundToken
+from localspec.speculation.events import Alternative, Event, Finished, Prefill, Round, RoundToken
 
-__all__ = ["as_json"]
+__all__ = ["as_json", "round_from_json"]
 
 
 def as_json(event: Event) -> dict[str, Any]:
@@ -53,7 +56,54 @@ def _token(token: RoundToken) -> dict[str, Any]:
         "p_raw": token.p_raw,
         "q_raw": token.q_raw,
     }
+    if "\ufffd" in token.text:
+        found["bytes"] = token.piece.hex()
     for name, top in (("p_top", token.p_top), ("q_top", token.q_top)):
         if top:
             found[name] = [{"id": a.id, "text": a.text, "prob": a.prob} for a in top]
     return found
+
+
+def round_from_json(given: dict[str, Any]) -> Round:
+    """The Round that as_json() wrote. Raises KeyError, TypeError, ValueError for anything else."""
+    return Round(
+        index=int(given["index"]),
+        n_draft=int(given["n_draft"]),
+        n_accepted=int(given["n_accepted"]),
+        tokens=tuple(_token_from(token) for token in given["tokens"]),
+        text=str(given["text"]),
+        draft_s=float(given["draft_s"]),
+        verify_s=float(given["verify_s"]),
+        elapsed_s=float(given["elapsed_s"]),
+        depth=int(given.get("depth", 0)),
+        verifier=str(given.get("verifier", "match")),
+        worth=tuple(float(value) for value in given.get("worth", ())),
+    )
+
+
+def _token_from(given: dict[str, Any]) -> RoundToken:
+    return RoundToken(
+        id=int(given["id"]),
+        piece=_piece(given),
+        source=str(given["source"]),
+        verdict=given["verdict"],
+        p=float(given["p"]),
+        q=_optional(given["q"]),
+        p_raw=float(given["p_raw"]),
+        q_raw=_optional(given["q_raw"]),
+        p_top=_alternatives(given.get("p_top", ())),
+        q_top=_alternatives(given.get("q_top", ())),
+    )
+
+
+def _alternatives(given: Any) -> tuple[Alternative, ...]:
+    return tuple(Alternative(int(a["id"]), _piece(a), float(a["prob"])) for a in given)
+
+
+def _piece(given: dict[str, Any]) -> bytes:
+    whole = given.get("bytes")
+    return bytes.fromhex(whole) if whole is not None else str(given["text"]).encode()
+
+
+def _optional(value: Any) -> float | None:
+    return None if value is None else float(value)

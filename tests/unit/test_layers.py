@@ -23,10 +23,12 @@ LAYERS = [
     "planning",
     "lending",
     "session",
+    "talk",
     "bench",
+    "tui",
     "cli",
 ]
-SHARED = {"errors", "options", "backend"}
+SHARED = {"errors", "options", "backend", "visible"}
 
 
 def modules() -> list[Path]:

@@ -1,0 +1,149 @@
+"""A conversation as Markdown, JSON, or one self-contained HTML page that shows the guesses."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from localspec.chat.conversation import Conversation, Turn
+from localspec.chat.marks import mark_all
+from localspec.chat.thinking import split
+from localspec.errors import SavedChatError
+
+__all__ = ["FORMATS", "export", "to_html", "to_json", "to_markdown"]
+
+
+def to_markdown(conversation: Conversation) -> str:
+    """The branch that is read now; thinking is left out."""
+    parts = [f"# {conversation.title() or 'A chat'}"]
+    if conversation.system:
+        parts.append(f"## System\n\n{conversation.system}")
+    for turn in conversation.path():
+        who = "You" if turn.role == "user" else turn.model or "Model"
+        text = turn.text if turn.role == "user" else split(turn.text, opened=turn.opened).answer
+        parts.append(f"## {who}\n\n{text.strip()}")
+    return "\n\n".join(parts) + "\n"
+
+
+def to_json(conversation: Conversation) -> str:
+    """The branch that is read now: messages as every chat API takes them, and what they took."""
+    turns = []
+    for turn in conversation.path():
+        row: dict[str, Any] = {"role": turn.role, "content": turn.text}
+        if turn.role == "assistant":
+            row |= {"reason": turn.reason, "model": turn.model, "timings": turn.timings}
+            row["tokens"] = [asdict(mark) for mark in mark_all(turn.rounds)]
+        turns.append(row)
+    system = conversation.system
+    if system:
+        turns.insert(0, {"role": "system", "content": system})
+    return json.dumps({"messages": turns}, ensure_ascii=False, indent=1) + "\n"
+
+
+def to_html(conversation: Conversation) -> str:
+    """One page without scripts or anything fetched; accepted and rejected tokens are marked."""
+    title = html.escape(conversation.title() or "A chat")
+    body = [f"<h1>{title}</h1>", _LEGEND]
+    if conversation.system:
+        body.append(_section("system", "System", html.escape(conversation.system)))
+    for turn in conversation.path():
+        if turn.role == "user":
+            body.append(_section("user", "You", html.escape(turn.text)))
+        else:
+            body.append(_section("model", turn.model or "Model", _answer(turn), _figures(turn)))
+    return _PAGE.format(title=title, style=_STYLE, body="\n".join(body))
+
+
+FORMATS: dict[str, Callable[[Conversation], str]] = {
+    ".md": to_markdown,
+    ".json": to_json,
+    ".html": to_html,
+}
+
+
+def export(conversation: Conversation, path: Path, *, overwrite: bool = False) -> Path:
+    """Write the file; its ending picks the format. Raises SavedChatError with what to do."""
+    path = path.expanduser()
+    write = FORMATS.get(path.suffix.lower())
+    if write is None:
+        raise SavedChatError(f"{path.name} ends in none of {', '.join(FORMATS)}: choose one")
+    if not conversation.path():
+        raise SavedChatError("there is nothing to export yet")
+    if path.exists() and not overwrite:
+        raise SavedChatError(f"{path} exists: choose another name")
+    try:
+        path.write_text(write(conversation), "utf-8", errors="replace")
+    except OSError as error:
+        raise SavedChatError(f"{path} cannot be written: {error}") from None
+    return path
+
+
+def _answer(turn: Turn) -> str:
+    marks = mark_all(turn.rounds)
+    if "".join(mark.text for mark in marks if mark.kind != "rejected") != turn.text:
+        return html.escape(turn.text)  # continued or restored: not every round is known
+    pieces = []
+    for mark in marks:
+        text = html.escape(mark.text)
+        if mark.kind == "rejected":
+            instead = f' title="the target said {html.escape(repr(mark.instead))}"'
+            pieces.append(f"<del{instead}>{text.replace(chr(10), '⏎')}</del>")
+        elif mark.kind == "target":
+            pieces.append(text)
+        else:
+            pieces.append(f'<span class="{mark.kind}">{text}</span>')
+    return "".join(pieces)
+
+
+def _figures(turn: Turn) -> str:
+    timings = turn.timings
+    if not timings.get("predicted_n"):
+        return ""
+    judged = timings.get("draft_n_accepted", 0) + timings.get("draft_n_rejected", 0)
+    words = (
+        f"{timings['predicted_n']} tokens · {timings.get('predicted_per_second', 0.0):.1f} tokens/s"
+    )
+    if judged:
+        words += f" · accepted {timings['draft_n_accepted']} of {judged} judged"
+    if turn.reason and turn.reason != "eos":
+        words += f" · ended: {turn.reason}"
+    return f"<p class=figures>{html.escape(words)}</p>"
+
+
+def _section(kind: str, who: str, text: str, below: str = "") -> str:
+    return f'<section class="{kind}"><h2>{html.escape(who)}</h2><pre>{text}</pre>{below}</section>'
+
+
+_LEGEND = (
+    '<p class=figures><span class="model">accepted from the draft model</span> · '
+    '<span class="ngram">accepted copy of the text</span> · the target’s own · '
+    "<del>rejected</del> (hover: what the target said instead)</p>"
+)
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8884; --model: #1a7f37; --ngram: #0969da; --no: #b35900 }
+@media (prefers-color-scheme: dark) {
+  :root { --model: #5fd787; --ngram: #6cb6ff; --no: #e0a060 }
+}
+body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif }
+section { border-top: 1px solid var(--line); padding: .5rem 0 }
+h2 { font-size: .9rem; margin: .3rem 0; opacity: .7 }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; font: 14px/1.5 ui-monospace, monospace }
+.user pre { font-weight: 600 }
+.model pre span.model, p span.model { color: var(--model); text-decoration: underline }
+.model pre span.ngram, p span.ngram { color: var(--ngram); text-decoration: underline dotted }
+del { color: var(--no); opacity: .8 }
+.figures { font-size: .85rem; opacity: .8 }
+"""
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title><style>{style}</style></head>
+<body>
+{body}
+</body></html>
+"""

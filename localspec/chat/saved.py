@@ -1,0 +1,256 @@
+"""Chats on disk: one JSON-lines file each, only ever appended to.
+
+A kill at any moment loses at most the last second of an answer: a torn last line is left out when
+the file is read, and the pieces of an unfinished answer become a turn that was `interrupted`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+
+import platformdirs
+
+from localspec.chat.conversation import Conversation, Turn
+from localspec.errors import SavedChatError
+from localspec.speculation.event_json import as_json, round_from_json
+
+__all__ = ["SavedChat", "SavedTitle", "chats_folder", "list_chats"]
+
+_VERSION = 1
+_ID = re.compile(r"[\w-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTitle:
+    """A chat in the list: its first question, and when it was last written (seconds, epoch)."""
+
+    id: str
+    title: str
+    written: float
+    n_bytes: int
+
+
+def chats_folder() -> Path:
+    """Where chats are kept; LOCALSPEC_DATA overrides the platform's folder for user data."""
+    own = os.environ.get("LOCALSPEC_DATA")
+    base = Path(own) if own else Path(platformdirs.user_data_dir("localspec", appauthor=False))
+    return base / "chats"
+
+
+class SavedChat:
+    """The file of one chat, and the conversation in it. Nothing is written before the first turn.
+
+    After a failed write, `broken` says why and nothing more is tried: the chat goes on unsaved.
+    """
+
+    def __init__(self, folder: Path | None = None, chat_id: str | None = None) -> None:
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        self.id = chat_id or f"{stamp}-{secrets.token_hex(2)}"
+        self.path = (folder or chats_folder()) / f"{self.id}.jsonl"
+        self.conversation = Conversation()
+        self.n_skipped = 0
+        self.broken: str | None = None
+        self._file: IO[str] | None = None
+        self._system = ""
+
+    @classmethod
+    def open(cls, chat_id: str, folder: Path | None = None) -> SavedChat:
+        """Read a saved chat. Raises SavedChatError when there is none of that id."""
+        if not _ID.fullmatch(chat_id):
+            raise SavedChatError(f"{chat_id!r} is no chat's id: see the list with /load")
+        saved = cls(folder, chat_id)
+        try:
+            raw = saved.path.read_bytes()
+        except FileNotFoundError:
+            raise SavedChatError(
+                f"there is no saved chat {chat_id!r} in {saved.path.parent}: see the list with "
+                "/load, or `localspec chat --continue` for the last one"
+            ) from None
+        except OSError as error:
+            raise SavedChatError(f"the saved chat {saved.path} cannot be read: {error}") from None
+        saved._read(raw)
+        saved._system = saved.conversation.system
+        return saved
+
+    def add(self, turn: Turn) -> None:
+        """Write a whole turn, to the disk itself."""
+        self.conversation.add(turn)
+        self._write({"type": "turn", **_turn_json(turn)}, sync=True)
+
+    def grow(self, turn: Turn, text: str, token_ids: Sequence[int]) -> None:
+        """Write what an unfinished answer has gained; `turn` tells where it stands."""
+        self._write(
+            {
+                "type": "partial",
+                "id": turn.id,
+                "parent": turn.parent,
+                "model": turn.model,
+                "opened": turn.opened,
+                "text": text,
+                "token_ids": list(token_ids),
+            }
+        )
+
+    def set_system(self, text: str) -> None:
+        """Another system prompt from here on."""
+        self.conversation.system = text
+        if self._file is not None or self.path.exists():
+            self._write_system()
+
+    def set_head(self) -> None:
+        """Remember which branch is read."""
+        if self._file is not None or self.path.exists():
+            self._write({"type": "head", "id": self.conversation.head})
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write_system(self) -> None:
+        self._system = self.conversation.system
+        self._write({"type": "system", "text": self._system})
+
+    def _write(self, row: dict[str, Any], *, sync: bool = False) -> None:
+        if self.broken:
+            return
+        try:
+            file = self._file or self._begin()
+            if self.conversation.system != self._system:
+                self._system = self.conversation.system
+                file.write(_line({"type": "system", "text": self._system}))
+            file.write(_line(row))
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        except OSError as error:
+            self.broken = (
+                f"this chat is not saved any more: {self.path} cannot be written ({error})"
+            )
+
+    def _begin(self) -> IO[str]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        torn = self.path.exists() and not self.path.read_bytes().endswith(b"\n")
+        is_new = not self.path.exists()
+        # surrogates (half a character pasted by a broken terminal) must not stop the writing
+        self._file = self.path.open("a", encoding="utf-8", errors="replace", newline="\n")
+        if torn and self.path.stat().st_size:
+            self._file.write("\n")
+        if is_new:
+            self.path.chmod(0o600)  # a chat is nobody else's business
+            self._file.write(_line({"type": "chat", "version": _VERSION, "id": self.id}))
+        return self._file
+
+    def _read(self, raw: bytes) -> None:
+        partial: dict[str, Turn] = {}
+        for line in raw.decode("utf-8", "replace").split("\n"):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+                self._take(row, partial)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                self.n_skipped += 1  # the torn end of a killed program, or a damaged line
+        for turn in partial.values():
+            if turn.id not in self.conversation.turns and turn.parent in self.conversation.turns:
+                self.conversation.add(turn)
+
+    def _take(self, row: dict[str, Any], partial: dict[str, Turn]) -> None:
+        kind = row["type"]
+        if kind == "turn":
+            cut = partial.get(row["parent"])
+            if cut is not None and cut.id not in self.conversation.turns:
+                self.conversation.add(cut)  # the chat went on behind an answer that was cut off
+            self.conversation.add(_turn_from(row))
+        elif kind == "partial":
+            before = partial.get(row["id"])
+            partial[row["id"]] = Turn(
+                id=str(row["id"]),
+                parent=row["parent"],
+                role="assistant",
+                text=(before.text if before else "") + str(row["text"]),
+                token_ids=(before.token_ids if before else ()) + tuple(row["token_ids"]),
+                reason="interrupted",
+                opened=bool(row["opened"]),
+                model=str(row["model"]),
+            )
+        elif kind == "system":
+            self.conversation.system = str(row["text"])
+        elif kind == "head" and row["id"] in self.conversation.turns:
+            self.conversation.head = row["id"]
+        elif kind == "chat" and int(row["version"]) > _VERSION:
+            raise SavedChatError(f"{self.path} was written by a newer localspec: update first")
+
+
+def list_chats(folder: Path | None = None) -> list[SavedTitle]:
+    """The saved chats, the one written last first."""
+    folder = folder or chats_folder()
+    found = []
+    for path in folder.glob("*.jsonl") if folder.is_dir() else ():
+        try:
+            state = path.stat()
+            title = _title(path)
+        except OSError:
+            continue
+        found.append(SavedTitle(path.stem, title, state.st_mtime, state.st_size))
+    return sorted(found, key=lambda saved: -saved.written)
+
+
+def _title(path: Path) -> str:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if '"role": "user"' not in line:
+                continue
+            try:
+                text = str(json.loads(line)["text"]).strip()
+            except (ValueError, KeyError, TypeError):
+                continue
+            return next(iter(text.splitlines()), "")[:80]
+    return "(empty)"
+
+
+def _line(row: dict[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def _turn_json(turn: Turn) -> dict[str, Any]:
+    return {
+        "id": turn.id,
+        "parent": turn.parent,
+        "role": turn.role,
+        "text": turn.text,
+        "token_ids": list(turn.token_ids),
+        "reason": turn.reason,
+        "timings": turn.timings,
+        "thinking_s": turn.thinking_s,
+        "opened": turn.opened,
+        "model": turn.model,
+        "notes": list(turn.notes),
+        "rounds": [as_json(round_) for round_ in turn.rounds],
+    }
+
+
+def _turn_from(row: dict[str, Any]) -> Turn:
+    return Turn(
+        id=str(row["id"]),
+        parent=row["parent"],
+        role=str(row["role"]),
+        text=str(row["text"]),
+        token_ids=tuple(int(token) for token in row.get("token_ids", ())),
+        reason=row.get("reason"),
+        timings=dict(row.get("timings", {})),
+        rounds=tuple(round_from_json(round_) for round_ in row.get("rounds", ())),
+        thinking_s=row.get("thinking_s"),
+        opened=bool(row.get("opened", False)),
+        model=str(row.get("model", "")),
+        notes=tuple(str(note) for note in row.get("notes", ())),
+    )

@@ -1,0 +1,511 @@
+"""The chat on a terminal: wires the widgets to the Chat. Nothing here decodes or waits.
+
+One clock drives all painting: it takes in what the speaker told and shows it, at most twenty
+times a second.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual import work
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+
+from localspec.chat.thinking import split
+from localspec.errors import LocalspecError
+from localspec.speculation.events import Round
+from localspec.talk.candidates import missing
+from localspec.talk.chat import Chat
+from localspec.talk.commands import COMMANDS, code_blocks, run_command
+from localspec.talk.speaker import Answered, Failed, Loaded
+from localspec.tui.clipboard import copy_by_tool
+from localspec.tui.composer import Composer
+from localspec.tui.figures_bar import FiguresBar
+from localspec.tui.help import HelpScreen
+from localspec.tui.inspector import Inspector
+from localspec.tui.pickers import ChatPicker, ConfirmScreen, ModelPicker, size_words
+from localspec.tui.status import status_words, suggestions, title_words, welcome_words
+from localspec.tui.themes import CONTRAST, TEXTUAL_NAMES
+from localspec.tui.transcript import Transcript
+from localspec.tui.turn_view import TurnView
+from localspec.visible import visible
+
+__all__ = ["ChatApp"]
+
+_TICK_S = 1 / 20
+_LEAVE_WITHIN_S = 3.0
+
+
+class ChatApp(App[int]):
+    """Shows one Chat and is its Front.
+
+    theme_name: one of the commands' THEMES. first: a question to ask at once. may_fetch: load
+    even when files must be downloaded first, without asking.
+    """
+
+    TITLE = "localspec"
+    CSS = """
+    #title { height: 1; padding: 0 1; background: $panel; color: $text; }
+    #main { height: 1fr; layout: horizontal; }
+    Inspector { display: none; width: 45%; }
+    .-inspecting Inspector { display: block; }
+    .-narrow #main, .-normal #main { layout: vertical; }
+    .-narrow Inspector, .-normal Inspector { width: 100%; height: 65%; }
+    #suggestions { height: auto; max-height: 8; padding: 0 2; color: $text-muted; display: none; }
+    #status { height: auto; max-height: 3; padding: 0 1; color: $text-warning; display: none; }
+    .-narrow Footer { display: none; }
+    """
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (60, "-normal"), (110, "-wide")]  # noqa: RUF012
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f1", "help", "Help"),
+        Binding("escape", "escape", "Stop", show=False),
+        Binding("ctrl+t,f2", "cycle_view", "Guesses", priority=True),
+        Binding("ctrl+r", "retry", "Retry", priority=True),
+        Binding("f4", "copy_answer", "Copy", priority=True),
+        Binding("ctrl+o", "think", "Thinking", show=False, priority=True),
+        Binding("ctrl+c", "interrupt", "Quit", show=False, priority=True, system=True),
+        Binding("ctrl+q", "leave", "Quit", priority=True),
+        Binding("pageup", "page(-1)", "Up", show=False, priority=True),
+        Binding("pagedown", "page(1)", "Down", show=False, priority=True),
+        Binding("ctrl+end", "to_end", "End", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        chat: Chat,
+        *,
+        theme_name: str = "dark",
+        first: str | None = None,
+        may_fetch: bool = False,
+        history: list[str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.chat = chat
+        self._first = first
+        self._may_fetch = may_fetch
+        self._theme_name = theme_name
+        self._is_stale = True  # the transcript must be brought in line
+        self._leaving_at = 0.0
+        self._status = self._title_shown = ""
+        self._painting = False
+        self.title_line = Static(id="title", markup=False)
+        self.transcript = Transcript()
+        self.inspector = Inspector()
+        self.status = Static(id="status", markup=False)
+        self.figures = FiguresBar()
+        self.suggestions = Static(id="suggestions", markup=False)
+        self.composer = Composer(history=history)
+
+    def compose(self) -> ComposeResult:
+        """Title, conversation and rounds, what goes on, figures, the message box, keys."""
+        yield self.title_line
+        with Container(id="main"):
+            yield self.transcript
+            yield self.inspector
+        yield self.status
+        yield self.figures
+        yield self.suggestions
+        yield self.composer
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Begin: load, or ask before a download."""
+        self.register_theme(CONTRAST)
+        self.show_theme(self._theme_name)
+        self.show_view(self.chat.settings.view)
+        self.composer.focus()
+        self.set_interval(_TICK_S, self._tick)
+        self._begin()
+
+    # What a command asks for (see commands.Front).
+
+    def say(self, text: str) -> None:
+        """A passing word; literal."""
+        self.notify(visible(text), markup=False, timeout=max(4.0, len(text) / 20))
+
+    def show_help(self) -> None:
+        """All keys and commands."""
+        self.push_screen(HelpScreen())
+
+    def choose_model(self, role: str) -> None:
+        """A window; what is chosen runs as a command."""
+        if role == "draft" and self.chat.talker is None:
+            self.say("no target is loaded: choose one with /model first")
+            return
+        command = "model" if role == "target" else "draft"
+
+        def chosen(reference: str | None) -> None:
+            if reference:
+                self._load_chosen(command, reference)
+
+        self.push_screen(ModelPicker(self.chat, role), chosen)
+
+    def choose_chat(self) -> None:
+        """A window of the saved chats."""
+
+        def chosen(chat_id: str | None) -> None:
+            if chat_id:
+                run_command(self, f"/load {chat_id}")
+
+        self.push_screen(ChatPicker(), chosen)
+
+    def compose_text(self, text: str, editing: str | None) -> None:
+        """Put text into the message box."""
+        composer = self.composer
+        composer.put(text if editing else composer.text.removeprefix("/file") + text, editing)
+
+    def copy(self, text: str, what: str) -> None:
+        """To the terminal's clipboard, and the platform's where there is a tool."""
+        self.copy_to_clipboard(text)
+        self._copy_by_tool(text)
+        self.say(f"copied {what} ({len(text):,} characters)")
+
+    def show_view(self, view: str) -> None:
+        """off, inline or inspector."""
+        self.screen_stack[0].set_class(view == "inspector", "-inspecting")
+        self._is_stale = True
+        if view == "inspector":
+            self._show_rounds()
+        elif self.is_running and self.inspector.lane.has_focus:
+            self.composer.focus()
+
+    def show_theme(self, name: str) -> None:
+        """dark, light, contrast, ansi."""
+        self.theme = TEXTUAL_NAMES[name]
+
+    def show_all(self) -> None:
+        """The conversation is another one."""
+        self._is_stale = True
+        self.transcript.follow()
+        self._show_rounds()
+
+    def show_growth(self) -> None:
+        """It has grown."""
+        self._is_stale = True
+        self.transcript.follow()
+
+    def leave(self) -> None:
+        """Quit; main closes the chat behind the restored terminal."""
+        self.exit(0)
+
+    # Keys.
+
+    def action_help(self) -> None:
+        """F1."""
+        self.show_help()
+
+    def action_escape(self) -> None:
+        """Stop the answer or the load; else leave editing, else go to the message box."""
+        composer = self.composer
+        if self.chat.stop():
+            return
+        if self.chat.loading is not None:
+            self.chat.stop_loading()
+        elif composer.editing:
+            composer.put("")
+        else:
+            composer.focus()
+
+    def action_interrupt(self) -> None:
+        """Ctrl+C copies a selection; else it stops, and the second one quits."""
+        selected = self.screen.get_selected_text()
+        focused = self.focused
+        if not selected and isinstance(focused, Composer):
+            selected = focused.selected_text
+        if selected:
+            self.copy(selected, "the selection")
+            self.screen.clear_selection()
+            return
+        now = self._clock()
+        if now - self._leaving_at < _LEAVE_WITHIN_S:
+            self.leave()
+            return
+        self._leaving_at = now
+        stopped = self.chat.stop()
+        self.say("stopped; Ctrl+C again quits" if stopped else "Ctrl+C again quits")
+
+    def action_leave(self) -> None:
+        """Ctrl+Q."""
+        self.leave()
+
+    def action_cycle_view(self) -> None:
+        """off → inline → inspector → off."""
+        run_command(self, "/spec")
+
+    def action_retry(self) -> None:
+        """Answer again."""
+        run_command(self, "/retry")
+
+    def action_copy_answer(self) -> None:
+        """The last answer."""
+        run_command(self, "/copy")
+
+    def action_think(self) -> None:
+        """Open or fold the thinking of the answer that grows, or of the last one."""
+        live_view = self.transcript.live_view
+        if live_view is not None:
+            live_view.toggle_thinking()
+        else:
+            views = [v for v in self.transcript.query(TurnView) if v.turn.role == "assistant"]
+            if views:
+                views[-1].action_think()
+
+    def action_page(self, step: int) -> None:
+        """Scroll the conversation; more of a long one at its top."""
+        transcript = self.transcript
+        if step < 0 and transcript.scroll_y <= 0 and transcript.show_more():
+            self._is_stale = True
+        elif step < 0:
+            transcript.scroll_page_up(animate=False)
+        else:
+            transcript.scroll_page_down(animate=False)
+
+    def action_to_end(self) -> None:
+        """To the end, and stay there."""
+        self.transcript.follow()
+
+    def action_edit_outside(self) -> None:
+        """Write the message in $EDITOR."""
+        composer = self.composer
+        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+        if not editor:
+            self.say("set $EDITOR (or $VISUAL) to write the message in it")
+            return
+        with tempfile.TemporaryDirectory(prefix="localspec-") as folder:
+            path = Path(folder) / "message.md"
+            path.write_text(composer.text, "utf-8")
+            try:
+                with self.suspend():
+                    ended = subprocess.run([*shlex.split(editor), str(path)])
+                text = path.read_text("utf-8", errors="replace").rstrip("\n")
+            except (OSError, ValueError) as error:
+                self.say(f"{editor} did not work: {error}")
+                return
+        self.refresh()
+        if ended.returncode:
+            self.say(f"{editor} ended with {ended.returncode}: the message is as it was")
+        else:
+            composer.put(text, composer.editing)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The registry, in the palette too."""
+        for command in COMMANDS:
+            words = f"/{command.name}"
+            for choice in command.choices:
+                line = f"{words} {choice}"
+                yield SystemCommand(line, command.summary, lambda x=line: run_command(self, x))
+            yield SystemCommand(words, command.summary, lambda x=words: run_command(self, x))
+
+    # Messages of the widgets.
+
+    def on_composer_submitted(self, event: Composer.Submitted) -> None:
+        """A command, an edit, or a question."""
+        if event.text.startswith("/") and not event.text.startswith("//"):
+            run_command(self, event.text.strip())
+            return
+        text = event.text.removeprefix("/") if event.text.startswith("//") else event.text
+        try:
+            if event.editing:
+                self.chat.edit(event.editing, text)
+            else:
+                self._tell_attachments(self.chat.send(text))
+        except LocalspecError as error:
+            self.say(str(error))
+            self.composer.put(event.text, event.editing)  # nothing is lost
+            return
+        self.show_growth()
+
+    def on_composer_pasted(self, event: Composer.Pasted) -> None:
+        """Count a big paste beside the screen."""
+        self._count(self.composer.text, event.n_characters)
+
+    def on_text_area_changed(self) -> None:
+        """Commands that fit what is written."""
+        words = suggestions(self.composer.text, self.size.width - 4)
+        shown = self.suggestions
+        shown.display = bool(words)
+        if words:
+            shown.update(Content(words))
+
+    def on_turn_view_asked(self, event: TurnView.Asked) -> None:
+        """A key on a message."""
+        turn, what = event.turn, event.what
+        try:
+            if what == "copy":
+                text = split(turn.text, opened=turn.opened).answer
+                self.copy(text, "the message")
+            elif what == "copy_code":
+                blocks = code_blocks(turn.text)
+                if blocks:
+                    self.copy(blocks[-1], "the last code block")
+                else:
+                    self.say("the message has no code block")
+            elif what == "edit":
+                question = turn if turn.role == "user" else self.chat.conversation.turns[
+                    turn.parent or turn.id]  # fmt: skip
+                self.compose_text(question.text, question.id)
+            elif what == "retry":
+                self.chat.retry(turn.id)
+                self.show_all()
+            else:
+                self.chat.branch(turn.id, 1 if what == "next" else -1)
+                self.show_all()
+        except LocalspecError as error:
+            self.say(str(error))
+
+    # The clock.
+
+    async def _tick(self) -> None:
+        if self._painting or not self.is_running or self._exit:
+            return  # a slow paint must not be overtaken
+        self._painting = True
+        try:
+            await self._paint()
+        finally:
+            self._painting = False
+
+    async def _paint(self) -> None:
+        if self._is_stale:  # before the news, which belong to the live view of now
+            await self._sync()
+        heard = self.chat.poll()
+        had_live = self.transcript.live_view
+        rounds = False
+        for news, marks in heard:
+            if isinstance(news, Answered) and isinstance(news.event, Round):
+                rounds = True
+                if had_live is not None:
+                    had_live.add(marks)
+            elif isinstance(news, Loaded):
+                self._loaded()
+            elif isinstance(news, Failed):
+                self._failed(news)
+        if (had_live.live if had_live else None) is not self.chat.live or self._is_stale:
+            await self._sync()
+            self._show_rounds()
+        live_view = self.transcript.live_view
+        if live_view is not None:
+            await live_view.paint(is_followed=self.transcript.is_followed)
+        if rounds:
+            self._show_rounds()
+        self._paint_words()
+
+    async def _sync(self) -> None:
+        self._is_stale = False
+        await self.transcript.sync(self.chat.conversation, self.chat.live, self.chat.settings.view)
+        await self.transcript.welcome(welcome_words(self.chat))
+
+    def _paint_words(self) -> None:
+        title = title_words(self.chat, self.size.width - 2)
+        if title != self._title_shown:
+            self._title_shown = title
+            self.title_line.update(Content(title))
+        words = status_words(self.chat, self.size.width - 2)
+        if words != self._status:
+            self._status = words
+            status = self.status
+            status.display = bool(words)
+            status.update(Content(words))
+        self.figures.paint(self.chat)
+
+    def _show_rounds(self) -> None:
+        if self.chat.settings.view != "inspector":
+            return
+        rounds: Any = ()
+        if self.chat.live is not None:
+            rounds = self.chat.live.rounds
+        elif (turn := self.chat.conversation.last("assistant")) is not None:
+            rounds = turn.rounds
+        self.inspector.show(rounds)
+
+    def _begin(self) -> None:
+        if self._may_fetch:
+            self._load()
+            return
+        try:
+            wanted = missing(self.chat.settings.target, self.chat.settings.draft)
+        except LocalspecError as error:
+            self.chat.failure = str(error)
+            return
+        if not wanted:
+            self._load()
+            return
+        names = ", ".join(f"{c.reference} ({size_words(c.n_bytes)})" for c in wanted)
+        self.push_screen(
+            ConfirmScreen(f"These models are not on this machine: {names}. Fetch them now?",
+                          "Fetch", "Not now"),
+            lambda yes: self._load() if yes else self._declined(),
+        )  # fmt: skip
+
+    def _load(self) -> None:
+        try:
+            self.chat.load()
+            if self._first:
+                first, self._first = self._first, None
+                self.chat.send(first)
+        except LocalspecError as error:
+            self.say(str(error))
+        self.show_growth()
+
+    def _declined(self) -> None:
+        self.chat.failure = "no model was loaded: /model chooses one"
+
+    def _load_chosen(self, command: str, reference: str) -> None:
+        if command == "draft":
+            run_command(self, f"/draft {reference}")
+            return
+        try:
+            wanted = missing(reference, "auto")
+        except LocalspecError as error:
+            self.say(str(error))
+            return
+        if not wanted:
+            run_command(self, f"/model {reference}")
+            return
+        names = ", ".join(f"{c.reference} ({size_words(c.n_bytes)})" for c in wanted)
+        self.push_screen(
+            ConfirmScreen(f"Fetch {names}?", "Fetch", "Not now"),
+            lambda yes: run_command(self, f"/model {reference}") if yes else None,
+        )
+
+    def _loaded(self) -> None:
+        for note in self.chat.talker.notes if self.chat.talker is not None else ():
+            self.say(note)
+
+    def _failed(self, news: Failed) -> None:
+        text = news.error if not news.is_bug else f"this is a bug in localspec: {news.error}"
+        self.notify(visible(text), markup=False, severity="error", timeout=15)
+
+    def _tell_attachments(self, attachments: Iterable[Any]) -> None:
+        for attachment in attachments:
+            self._count(attachment.text, None, attachment.path.name)
+
+    @work(thread=True, exit_on_error=False)
+    def _count(self, text: str, n_characters: int | None, name: str = "") -> None:
+        n = self.chat.count_tokens(text)
+        if n is None:
+            return
+        room = self.chat.talker.n_ctx if self.chat.talker is not None else 0
+        what = f"attached {name}" if name else f"pasted {n_characters or 0:,} characters"
+        over = f": more than the context of {room:,} holds" if room and n > room else ""
+        self.call_from_thread(self.say, f"{what}: the message has {n:,} tokens{over}"
+                              if not name else f"{what}: {n:,} tokens{over}")  # fmt: skip
+
+    @work(thread=True, exit_on_error=False)
+    def _copy_by_tool(self, text: str) -> None:
+        copy_by_tool(text)
+
+    def _clock(self) -> float:
+        import time
+
+        return time.monotonic()

@@ -1,0 +1,151 @@
+"""The answer while it grows: marked tokens, or Markdown when speculation is not shown.
+
+Painted at the pace of the app's clock, never once a token. Finished lines are frozen in widgets
+of their own, so that a long answer costs no more to paint than a short one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Markdown, Static
+
+from localspec.chat.marks import Mark
+from localspec.chat.thinking import split
+from localspec.talk.chat import Live
+from localspec.tui.turn_view import marked_content, thinking_title
+from localspec.visible import visible
+
+__all__ = ["LiveView"]
+
+_FLASH_S = 1.5  # how long a rejected token is seen
+_FREEZE_OVER = 1_200  # characters of the part that is painted again
+_MARKDOWN_EVERY_S = 0.1
+_REST = 5.0  # painting Markdown may take one part in so many of the time
+
+
+class LiveView(Vertical):
+    """One growing answer."""
+
+    DEFAULT_CSS = """
+    LiveView { height: auto; padding: 0 1; margin-bottom: 1; border-left: outer $success; }
+    LiveView .head { color: $text-muted; height: auto; }
+    LiveView .thinking { color: $text-muted; height: auto; }
+    LiveView Static { height: auto; }
+    LiveView Markdown { margin: 0; padding: 0; background: transparent; }
+    """
+
+    def __init__(self, live: Live, *, shows_marks: bool) -> None:
+        super().__init__()
+        self.live = live
+        self.shows_marks = shows_marks
+        self._tail: list[tuple[float, Mark]] = []  # (when it came, mark)
+        self._tail_view = Static(markup=False)
+        self._markdown = Markdown(open_links=False)
+        self._n_written = 0  # characters of the answer that the Markdown has
+        self._next_at = 0.0
+        self._thinking_open = False
+        self._drawn_head = ""
+        self._head = Static(classes="head", markup=False)
+        self._thinking = Static(classes="thinking", markup=False)
+
+    def compose(self) -> ComposeResult:
+        """Head, thinking, text."""
+        yield self._head
+        yield self._thinking
+        if not self.shows_marks:
+            yield self._markdown
+        else:
+            if self.live.text:  # continued
+                yield Static(Content(visible(self.live.text)), markup=False)
+            yield self._tail_view
+
+    def add(self, marks: Sequence[Mark]) -> None:
+        """Take in what a round added; nothing is painted yet."""
+        now = time.monotonic()
+        self._tail += [(now, mark) for mark in marks]
+
+    async def paint(self, *, is_followed: bool) -> None:
+        """Show what came since. is_followed: the reader looks at the end of the text."""
+        self._paint_head()
+        if self.shows_marks:
+            await self._paint_marks()
+        else:
+            await self._paint_markdown(is_followed=is_followed)
+
+    def toggle_thinking(self) -> None:
+        """Open or fold the thinking."""
+        self._thinking_open = not self._thinking_open
+
+    def _paint_head(self) -> None:
+        live = self.live
+        words = [live.turn.model]
+        if live.stopping:
+            words.append("stopping …")
+        elif live.is_reading and live.prompt_total:
+            share = live.prompt_done / live.prompt_total
+            bar = "━" * round(10 * share) + "─" * (10 - round(10 * share))
+            seconds = time.monotonic() - live.started
+            words.append(f"reading {live.prompt_done:,} of {live.prompt_total:,} {bar}")
+            words.append(f"{seconds:.1f} s")
+        elif live.is_reading:
+            words.append("reading …")
+        elif live.figures.first_token_s is not None:
+            words.append(f"first token after {live.figures.first_token_s:.2f} s")
+        head = visible(" · ".join(words))
+        if head != self._drawn_head:
+            self._drawn_head = head
+            self._head.update(Content(head))
+
+    async def _paint_marks(self) -> None:
+        now = time.monotonic()
+        kept = [
+            (at, mark) for at, mark in self._tail if mark.kind != "rejected" or now - at < _FLASH_S
+        ]
+        self._tail = kept
+        if sum(len(mark.text) for _, mark in kept) > _FREEZE_OVER:
+            await self._freeze()
+        plain = self.app.no_color
+        self._tail_view.update(marked_content((mark for _, mark in self._tail), plain=plain))
+
+    async def _freeze(self) -> None:
+        """Move whole lines out of the part that is painted again."""
+        last = max(
+            (i for i, (_, m) in enumerate(self._tail) if m.kind != "rejected" and "\n" in m.text),
+            default=None,
+        )
+        if last is None:
+            return
+        at, mark = self._tail[last]
+        cut = mark.text.rindex("\n")
+        before = [m for _, m in self._tail[:last] if m.kind != "rejected"]
+        frozen = [*before, Mark(mark.text[:cut], mark.kind)]
+        rest = Mark(mark.text[cut + 1 :], mark.kind)
+        self._tail = [*([(at, rest)] if rest.text else []), *self._tail[last + 1 :]]
+        await self.mount(Static(marked_content(frozen), markup=False), before=self._tail_view)
+
+    async def _paint_markdown(self, *, is_followed: bool) -> None:
+        parts = split(self.live.text, opened=self.live.turn.opened)
+        self._paint_thinking(parts.thinking, is_open=parts.is_open)
+        now = time.monotonic()
+        if now < self._next_at or len(parts.answer) <= self._n_written:
+            return
+        await self._markdown.append(visible(parts.answer[self._n_written :]))
+        self._n_written = len(parts.answer)
+        took = time.monotonic() - now
+        self._next_at = now + max(_MARKDOWN_EVERY_S if is_followed else 1.0, _REST * took)
+
+    def _paint_thinking(self, thinking: str | None, *, is_open: bool) -> None:
+        if thinking is None:
+            return
+        live = self.live
+        seconds = live.thinking_s
+        if seconds is None and live.thinking_since is not None:
+            seconds = time.monotonic() - live.thinking_since
+        title = thinking_title(seconds, is_open=is_open, folded=not self._thinking_open)
+        shown = f"{title}\n{visible(thinking[-2000:])}" if self._thinking_open else title
+        self._thinking.update(Content(shown))

@@ -1,0 +1,57 @@
+"""Colours: four themes, and how each kind of token looks. Styles never rely on colour alone."""
+
+from __future__ import annotations
+
+from textual.theme import Theme
+
+from localspec.visible import visible
+
+__all__ = ["CONTRAST", "MARKS", "TEXTUAL_NAMES", "VERDICT_SIGNS", "shown_token"]
+
+CONTRAST = Theme(
+    name="localspec-contrast",
+    primary="#ffff00",
+    secondary="#00ffff",
+    accent="#00ffff",
+    success="#00ff00",
+    warning="#ffff00",
+    error="#ff6060",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#000000",
+    panel="#202020",
+    dark=True,
+)
+
+TEXTUAL_NAMES = {
+    "dark": "textual-dark",
+    "light": "textual-light",
+    "contrast": CONTRAST.name,
+    "ansi": "ansi-dark",
+}
+
+MARKS = {
+    "model": "$text-success underline",
+    "ngram": "$text-accent italic underline",
+    "target": "",
+    "rejected": "$text-error strike",
+    "discarded": "dim",
+}
+
+VERDICT_SIGNS = {
+    "accepted": "✓",
+    "rejected": "✗",
+    "discarded": "·",
+    "bonus": "+",
+    "correction": "→",
+}
+
+
+def shown_token(text: str) -> str:
+    """A token on one line, its blanks visible."""
+    shown = text.replace("\n", "⏎").replace("\t", "⇥").replace("\r", "␍")
+    if shown.startswith(" "):
+        shown = "·" + shown[1:]
+    if shown.endswith(" "):
+        shown = shown[:-1] + "·"
+    return visible(shown) or "∅"

@@ -1,0 +1,98 @@
+"""Driving the app in tests: start it on a scripted pair, wait for what must happen, read it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+from localspec.chat.saved import SavedChat
+from localspec.talk.chat import Chat
+from localspec.talk.settings import ChatSettings
+from localspec.talk.speaker import Speaker
+from localspec.tui.app import ChatApp
+from localspec.tui.composer import Composer
+from tests.scripted_talker import ScriptedTalker
+
+__all__ = ["Driven", "driven", "shown"]
+
+
+def shown(app: ChatApp) -> str:
+    """The characters on the screen, line by line."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join(strip.text.rstrip() for strip in strips)
+
+
+class Driven:
+    """An app under test."""
+
+    def __init__(self, app: ChatApp, pilot: Pilot[int]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    @property
+    def chat(self) -> Chat:
+        return self.app.chat
+
+    @property
+    def composer(self) -> Composer:
+        return self.app.composer
+
+    async def until(self, condition: Callable[[], Any], what: str = "") -> None:
+        """Wait for it, five seconds at most."""
+        deadline = time.monotonic() + 5
+        while not condition():
+            assert time.monotonic() < deadline, f"{what or 'it'} did not happen:\n{shown(self.app)}"
+            await asyncio.sleep(0.01)
+        await self.pilot.pause()
+
+    async def sees(self, words: str) -> None:
+        """Wait until the screen shows the words."""
+        await self.until(lambda: words in shown(self.app), f"{words!r}")
+
+    async def idle(self) -> None:
+        """Wait until nothing is loaded or written, and the screen tells so."""
+        await self.pilot.pause()  # messages that are on their way
+        await self.until(lambda: not self.chat.is_busy and (self.chat.talker or self.chat.failure))
+        await self.until(lambda: self.app.transcript.live_view is None and not self.app._is_stale)
+
+    async def ask(self, text: str) -> None:
+        """Write and send."""
+        self.composer.put(text)
+        await self.pilot.press("enter")
+        await self.idle()
+
+    def line(self, selector: str) -> str:
+        """The text of a Static."""
+        return str(self.app.query_one(selector, Static).content)
+
+
+@contextlib.asynccontextmanager
+async def driven(
+    talker: ScriptedTalker,
+    folder: Path,
+    *,
+    size: tuple[int, int] = (120, 40),
+    saved: SavedChat | None = None,
+    wait: bool = True,
+    settings: dict[str, Any] | None = None,
+    **given: Any,
+) -> AsyncIterator[Driven]:
+    """The app on a scripted pair, loaded."""
+    chosen = ChatSettings(**{"target": "/models/big.gguf", "draft": None, **(settings or {})})
+    chat = Chat(Speaker(talker.open), chosen, saved or SavedChat(folder, "chat"))
+    app = ChatApp(chat, may_fetch=True, **given)
+    try:
+        async with app.run_test(size=size, notifications=True) as pilot:
+            test = Driven(app, pilot)
+            if wait:
+                await test.idle()
+            yield test
+    finally:
+        assert chat.close()

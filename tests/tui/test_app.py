@@ -1,0 +1,459 @@
+"""Every key and what a person sees, on a scripted pair."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual import events
+
+from localspec.chat.conversation import Turn
+from localspec.chat.saved import SavedChat
+from localspec.errors import ModelNotFoundError
+from localspec.talk.commands import COMMANDS
+from localspec.tui.help import HelpScreen
+from localspec.tui.inspector import Inspector, Lane
+from localspec.tui.pickers import ChatPicker, ConfirmScreen, ModelPicker
+from localspec.tui.turn_view import TurnView
+from tests.scripted_talker import ScriptedTalker, plain, round_of, script
+from tests.tui.driving import Driven, driven, shown
+
+ANSWER = script(
+    [
+        round_of(0, ["Here", " is"], " code"),
+        round_of(1, [":\n\n```py\n"], "a", rejected="b"),
+        round_of(2, [" ="], " 1\n", source="ngram"),
+        plain(3, "```\n"),
+    ]
+)
+
+
+def run(
+    folder: Path, body: Callable[[Driven], Awaitable[None]], talker: ScriptedTalker, **given: Any
+) -> None:
+    async def main() -> None:
+        async with driven(talker, folder, **given) as test:
+            await body(test)
+
+    asyncio.run(main())
+
+
+def test_a_question_is_answered(tmp_path: Path) -> None:
+    async def body(test: Driven) -> None:
+        await test.ask("Write code")
+        text = shown(test.app)
+        assert "Write code" in text
+        assert "a = 1" in text
+        assert "accepted 4 of 5" in text
+        assert "×" in test.line("#figures")
+        assert "big-Q4_K_M + small-Q4_0 · CPU, 2 threads" in text
+
+    run(tmp_path, body, ScriptedTalker([ANSWER]))
+
+
+def test_guesses_are_seen_live_and_the_rejected_ones_go(tmp_path: Path) -> None:
+    gate = threading.Semaphore(0)
+
+    async def body(test: Driven) -> None:
+        test.composer.put("go")
+        await test.pilot.press("enter")
+        gate.release()
+        await test.sees(" yes")
+        assert "no" in shown(test.app)  # struck through, for a while
+        await test.until(
+            lambda: "no" not in shown(test.app).partition("yes")[0].rpartition("ok")[2]
+        )
+        gate.release()
+        await test.idle()
+
+    rounds = [round_of(0, ["ok"], " yes", rejected=" no"), plain(1, " end")]
+    run(tmp_path, body, ScriptedTalker([script(rounds)], gate=gate))
+
+
+def test_escape_stops_and_keeps_the_text(tmp_path: Path) -> None:
+    gate = threading.Semaphore(1)
+
+    async def body(test: Driven) -> None:
+        test.composer.put("go")
+        await test.pilot.press("enter")
+        await test.sees("so far")
+        await test.pilot.press("escape")
+        await test.idle()
+        assert "so far" in shown(test.app)
+        assert "stopped; /continue goes on" in shown(test.app)
+        gate.release(5)
+        await test.ask("/continue")
+        assert "so far and on" in shown(test.app)
+
+    scripts = [script([plain(0, "so far"), plain(1, " lost")]), script([plain(0, " and on")])]
+    run(tmp_path, body, ScriptedTalker(scripts, gate=gate))
+
+
+def test_both_keys_insert_a_line_and_enter_sends(tmp_path: Path) -> None:
+    talker = ScriptedTalker([ANSWER])
+
+    async def body(test: Driven) -> None:
+        await test.pilot.press("a", "ctrl+j", "b", "shift+enter", "c")
+        assert test.composer.text == "a\nb\nc"
+        await test.pilot.press("enter")
+        await test.idle()
+        assert talker.asked[0][0][0]["content"] == "a\nb\nc"
+        assert test.composer.text == ""
+
+    run(tmp_path, body, talker)
+
+
+def test_the_history_is_walked_with_up_and_down(tmp_path: Path) -> None:
+    async def body(test: Driven) -> None:
+        await test.ask("first")
+        await test.ask("second")
+        await test.pilot.press("d", "r", "a", "f", "t", "up")
+        assert test.composer.text == "second"
+        await test.pilot.press("up")
+        assert test.composer.text == "first"
+        await test.pilot.press("up", "down", "down")
+        assert test.composer.text == "draft"
+
+    run(tmp_path, body, ScriptedTalker([ANSWER]))
+
+
+def test_a_big_paste_is_whole_and_counted(tmp_path: Path) -> None:
+    text = "word \r\n" * 30_000
+
+    async def body(test: Driven) -> None:
+        test.composer.post_message(events.Paste(text))
+        await test.until(lambda: len(test.composer.text) == 30_000 * 6)
+        await test.sees("30,000 tokens")
+
+    run(tmp_path, body, ScriptedTalker([ANSWER]))
+
+
+def test_the_view_has_three_depths(tmp_path: Path) -> None:
+    async def body(test: Driven) -> None:
+        await test.ask("Write code")
+        await test.pilot.press("ctrl+t")
+        assert test.chat.settings.view == "inspector"
+        await test.sees("nothing to draft was worth its")
+        assert test.app.query_one(Inspector).display
+        await test.pilot.press("f2")
+        await test.until(lambda: not test.app.query_one(Inspector).display)
+        assert test.chat.settings.view == "off"
+        await test.pilot.press("f2")
+        assert test.chat.settings.view == "inline"
+
+    run(tmp_path, body, ScriptedTalker([ANSWER]))
+
+
+def test_rounds_are_walked_with_the_arrows(tmp_path: Path) -> None:
+    async def body(test: Driven) -> None:
+        await test.ask("Write code")
+        await test.sees("round 4, 10 tokens before it")
+        lane = test.app.query_one(Lane)
+        lane.focus()
+        await test.pilot.press("home")
+        await test.sees("round 1, 10 tokens before it")
+        await test.pilot.press("down")
+        await test.sees("token 2 of 3: b  (id")
+        await test.sees("rejected")
+        await test.sees("chance of acceptance min(1, p/q) 6%")
+        await test.pilot.press("right")
+        await test.sees("by the target: correction")
+        await test.pilot.press("left", "left")
+        await test.sees("token 1 of 3")
+        await test.pilot.press("end")
+        await test.sees("round 4")
+        assert lane.follows
+
+    view = {"view": "inspector"}
+    run(tmp_path, body, ScriptedTalker([ANSWER]), size=(200, 50), settings=view)
+
+
+def test_keys_on_a_message(tmp_path: Path) -> None:
+    talker = ScriptedTalker([ANSWER, script([plain(0, "other")])])
+    copied: list[str] = []
+
+    async def body(test: Driven) -> None:
+        test.app.copy_to_clipboard = copied.append  # type: ignore[method-assign]
+        await test.ask("Write code")
+        answer = [view for view in test.app.query(TurnView) if view.turn.role == "assistant"][-1]
+        answer.focus()
+        await test.pilot.press("c", "b")
+        assert copied == ["Here is code:\n\n```py\na = 1\n```\n", "a = 1\n"]
+        await test.pilot.press("t")
+        await test.until(lambda: answer.marked)
+        assert "```py" in shown(test.app)
+        await test.pilot.press("t", "r")
+        await test.until(lambda: len(talker.asked) == 2)
+        await test.idle()
+        assert "‹ 2 of 2 ›" in shown(test.app)
+        view = [view for view in test.app.query(TurnView) if view.turn.role == "assistant"][-1]
+        view.focus()
+        await test.pilot.press("left")
+        await test.sees("‹ 1 of 2 ›")
+        question = test.app.query(TurnView).first()
+        question.focus()
+        await test.pilot.press("e")
+        assert test.composer.text == "Write code"
+        assert test.composer.editing == question.turn.id
+        await test.pilot.press("escape")
+        assert test.composer.editing is None
+
+    run(tmp_path, body, talker)
+
+
+def test_editing_asks_differently_on_a_branch(tmp_path: Path) -> None:
+    talker = ScriptedTalker([ANSWER, script([plain(0, "other")])])
+
+    async def body(test: Driven) -> None:
+        await test.ask("Write code")
+        test.composer.put("/edit")
+        await test.pilot.press("enter")
+        assert test.composer.text == "Write code"
+        test.composer.load_text("Write prose")
+        await test.pilot.press("enter")
+        await test.until(lambda: len(talker.asked) == 2)
+        await test.idle()
+        assert talker.asked[1][0][0]["content"] == "Write prose"
+        assert "‹ 2 of 2 ›" in shown(test.app)
+
+    run(tmp_path, body, talker)
+
+
+def test_ctrl_c_twice_quits_and_once_does_not(tmp_path: Path) -> None:
+    async def body(test: Driven) -> None:
+        await test.pilot.press("ctrl+c")
+        await test.sees("Ctrl+C again quits")
+        assert test.app.is_running
+        await test.pilot.press("ctrl+c")
+        await test.until(lambda: test.app.return_value == 0)
+
+    run(tmp_path, body, ScriptedTalker([ANSWER]))
+
+
+def test_quitting_in_the_middle_keeps_the_answer(tmp_path: Path) -> None:
+    gate = threading.Semaphore(1)
+
+    async def body(test: Driven) -> None:
+        test.composer.put("go")
+        await test.pilot.press("enter")
+        await test.sees("so far")
+        await test.pilot.press("ctrl+q")
+
+    scripts = [script([plain(0, "so far"), plain(1, " lost")])]
+    run(tmp_path, body, ScriptedTalker(scripts, gate=gate))
+    read = SavedChat.open("chat", tmp_path).conversation
+    assert read.path()[-1].text == "so far"
+
+
+def test_help_lists_every_command(tmp_path: Path) -> None:
+    async def body(test: Driven) -> None:
+        await test.pilot.press("f1")
+        await test.until(lambda: isinstance(test.app.screen, HelpScreen))
+        text = shown(test.app)
+        for command in COMMANDS:
+            assert f"/{command.name}" in text
+        await test.pilot.press("escape")
+        await test.until(lambda: not isinstance(test.app.screen, HelpScreen))
+
+    run(tmp_path, body, ScriptedTalker([ANSWER]), size=(120, 80))
+
+
+def test_commands_are_suggested_and_completed(tmp_path: Path) -> None:
+    async def body(test: Driven) -> None:
+        await test.pilot.press("/", "t")
+        await test.sees("Temperature; 0 is greedy")
+        await test.pilot.press("tab")
+        assert test.composer.text == "/temp "
+        await test.pilot.press("0", "enter")
+        await test.sees("temperature is 0.0")
+        assert test.chat.settings.options.temperature == 0.0
+
+    run(tmp_path, body, ScriptedTalker([ANSWER]))
+
+
+def test_the_palette_has_the_commands(tmp_path: Path) -> None:
+    async def body(test: Driven) -> None:
+        titles = [command.title for command in test.app.get_system_commands(test.app.screen)]
+        assert {f"/{command.name}" for command in COMMANDS} <= set(titles)
+        assert "/theme light" in titles
+        await test.pilot.press("ctrl+p")
+        await test.sees("Search for commands")
+
+    run(tmp_path, body, ScriptedTalker([ANSWER]))
+
+
+def test_a_load_that_fails_says_why(tmp_path: Path) -> None:
+    async def body(test: Driven) -> None:
+        await test.sees("no such [/model] at all")
+        await test.pilot.press("h", "i", "enter")
+        await test.sees("no model is loaded")
+        assert test.composer.text == "hi"  # nothing is lost
+
+    talker = ScriptedTalker(failure=ModelNotFoundError("no such [/model] at all"))
+    run(tmp_path, body, talker)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[/path] [bold a[0] [#888]x[/#999] \\[", "\x1b]52;c;aGk=\x07\x1b[2J\r\x9b31m\u202eabc", "[/]"],
+)
+def test_model_text_is_literal(tmp_path: Path, text: str) -> None:
+    async def body(test: Driven) -> None:
+        for view in ("inline", "off", "inspector"):
+            test.composer.put(f"/spec {view}")
+            await test.pilot.press("enter")
+            await test.ask(f"say {text}")
+            rendered = shown(test.app)
+            assert "\x1b" not in rendered
+            assert "\u202e" not in rendered
+        assert test.chat.conversation.path()[-1].text == text
+        assert text[:6] in shown(test.app) or text.startswith("\x1b")
+
+    run(tmp_path, body, ScriptedTalker([script([plain(0, text)])], name="[/evil]"))
+
+
+def test_why_nothing_is_drafted_is_said(tmp_path: Path) -> None:
+    async def body(test: Driven) -> None:
+        await test.sees("a draft model cannot pay here")
+        test.composer.put("/drafter none")
+        await test.pilot.press("enter")
+        await test.sees("drafting is off (/drafter auto turns it on)")
+
+    outlook = "a draft model cannot pay here: even if every guess were right …"
+    run(tmp_path, body, ScriptedTalker([ANSWER], outlook=outlook))
+
+
+def test_thinking_is_folded_and_opens(tmp_path: Path) -> None:
+    rounds = [plain(0, "<think>\nhm, well\n"), plain(1, "</think>\n\nYes")]
+
+    async def body(test: Driven) -> None:
+        await test.ask("well?")
+        assert "▸ thought for" in shown(test.app)
+        assert "hm, well" not in shown(test.app)
+        await test.pilot.press("ctrl+o")
+        await test.sees("hm, well")
+
+    run(tmp_path, body, ScriptedTalker([script(rounds)]), settings={"view": "off"})
+
+
+def test_the_reader_who_scrolls_up_is_left_alone(tmp_path: Path) -> None:
+    gate = threading.Semaphore(0)
+    rounds = [plain(i, f"line {i}\n\n") for i in range(80)]
+
+    async def body(test: Driven) -> None:
+        test.composer.put("go")
+        await test.pilot.press("enter")
+        gate.release(40)
+        await test.sees("line 39")
+        await test.pilot.press("pageup", "pageup")
+        at = test.app.transcript.scroll_y
+        gate.release(20)
+        await test.until(lambda: test.chat.live is not None and len(test.chat.live.rounds) == 60)
+        await asyncio.sleep(0.2)
+        assert test.app.transcript.scroll_y == at
+        await test.pilot.press("ctrl+end")
+        await test.sees("line 59")
+        gate.release(20)
+        await test.idle()
+        await test.sees("line 79")
+
+    run(tmp_path, body, ScriptedTalker([script(rounds)], gate=gate))
+
+
+def test_a_long_chat_shows_its_end_and_more_on_demand(tmp_path: Path) -> None:
+    saved = SavedChat(tmp_path, "long")
+    for i in range(100):
+        role = "assistant" if i % 2 else "user"
+        saved.add(Turn(f"t{i}", f"t{i - 1}" if i else None, role, f"message {i}", reason="eos"))
+
+    async def body(test: Driven) -> None:
+        await test.sees("message 99")
+        assert len(test.app.query(TurnView)) == 30
+        test.app.transcript.scroll_home(animate=False)
+        await test.pilot.pause()
+        await test.sees("70 earlier messages")
+        await test.pilot.press("pageup")
+        await test.until(lambda: len(test.app.query(TurnView)) == 60)
+
+    run(tmp_path, body, ScriptedTalker([ANSWER]), saved=saved)
+
+
+def test_a_draft_is_asked_for_in_a_window(tmp_path: Path) -> None:
+    async def body(test: Driven) -> None:
+        await test.ask("/draft")
+        await test.until(lambda: isinstance(test.app.screen, ModelPicker))
+        await test.sees("no draft model; copies of the text still draft")
+        await test.pilot.press("n", "o", "n", "e", "enter")
+        await test.until(lambda: test.chat.settings.draft is None)
+        await test.idle()
+
+    run(tmp_path, body, ScriptedTalker([ANSWER]), settings={"draft": "x.gguf"})
+
+
+def test_a_saved_chat_is_opened_in_a_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA", str(tmp_path))
+    old = SavedChat(tmp_path / "chats", "old")
+    old.add(Turn("q", None, "user", "an [/old] question"))
+    old.close()
+
+    async def body(test: Driven) -> None:
+        await test.ask("/load")
+        await test.until(lambda: isinstance(test.app.screen, ChatPicker))
+        await test.sees("an [/old] question")
+        await test.pilot.press("enter")
+        await test.until(lambda: test.chat.saved.id == "old")
+        await test.sees("an [/old] question")
+
+    run(tmp_path, body, ScriptedTalker([ANSWER]))
+
+
+def test_a_download_is_asked_for_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_CACHE", str(tmp_path / "empty"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+
+    async def main() -> None:
+        given = {"settings": {"target": "default", "draft": "auto"}, "wait": False}
+        async with driven(ScriptedTalker([ANSWER]), tmp_path, **given) as test:
+            test.app._may_fetch = False
+            test.app._begin()
+            await test.until(lambda: isinstance(test.app.screen, ConfirmScreen))
+            assert "1.12 GB" in shown(test.app)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("theme", ["dark", "light", "contrast", "ansi"])
+def test_every_theme_works(tmp_path: Path, theme: str) -> None:
+    async def body(test: Driven) -> None:
+        await test.ask(f"/theme {theme}")
+        await test.ask("Write code")
+        assert "a = 1" in shown(test.app)
+
+    run(tmp_path, body, ScriptedTalker([ANSWER]), settings={"view": "inspector"})
+
+
+@pytest.mark.parametrize("width", [30, 80, 200])
+@pytest.mark.parametrize("view", ["off", "inline", "inspector"])
+def test_every_width_works(tmp_path: Path, width: int, view: str) -> None:
+    async def body(test: Driven) -> None:
+        await test.ask("Write code")
+        assert all(len(line) <= width for line in shown(test.app).splitlines())
+        assert "code" in shown(test.app)
+
+    run(tmp_path, body, ScriptedTalker([ANSWER]), size=(width, 24), settings={"view": view})
+
+
+def test_the_editor_writes_the_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(test: Driven) -> None:
+        monkeypatch.delenv("VISUAL", raising=False)
+        monkeypatch.delenv("EDITOR", raising=False)
+        await test.pilot.press("ctrl+g")
+        await test.sees("set $EDITOR")
+
+    run(tmp_path, body, ScriptedTalker([ANSWER]))

@@ -1,0 +1,360 @@
+"""The chat without a screen, on a scripted pair: what may happen when, and what is kept."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec.chat.saved import SavedChat
+from localspec.errors import BusyError, EngineError, InvalidOptionError, ModelNotFoundError
+from localspec.talk.chat import Chat
+from localspec.talk.commands import COMMANDS, code_blocks, find, run_command
+from localspec.talk.figures import Figures
+from localspec.talk.settings import ChatSettings
+from localspec.talk.speaker import Speaker
+from tests.scripted_talker import ScriptedTalker, plain, round_of, script
+
+
+class Front:
+    """Notes what commands ask for."""
+
+    def __init__(self, chat: Chat) -> None:
+        self.chat = chat
+        self.said: list[str] = []
+        self.calls: list[tuple[Any, ...]] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *given: self.calls.append((name, *given))
+
+
+def wait(chat: Chat, until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not until():
+        assert time.monotonic() < deadline, "the chat did not get there"
+        chat.poll()
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Callable[..., Chat]]:
+    chats: list[Chat] = []
+
+    def make(talker: ScriptedTalker, *, load: bool = True, **settings: Any) -> Chat:
+        chat = Chat(
+            Speaker(talker.open), ChatSettings(**settings), SavedChat(tmp_path, f"c{len(chats)}")
+        )
+        chats.append(chat)
+        if load:
+            chat.load()
+            wait(chat, lambda: not chat.is_busy)
+        return chat
+
+    yield make
+    for chat in chats:
+        chat.close()
+
+
+def ask(chat: Chat, text: str) -> str:
+    chat.send(text)
+    wait(chat, lambda: not chat.is_busy)
+    turn = chat.conversation.last("assistant")
+    assert turn is not None
+    return turn.text
+
+
+def test_a_question_is_answered_and_saved(made: Callable[..., Chat], tmp_path: Path) -> None:
+    talker = ScriptedTalker([script([round_of(0, ["Hel", "lo"], " you"), plain(1, "!")])])
+    chat = made(talker)
+    assert ask(chat, "Hi") == "Hello you!"
+    [(prompt, options)] = talker.asked
+    assert prompt == [{"role": "user", "content": "Hi"}]
+    assert options == {"n_alternatives": 5}
+    chat.close()
+    read = SavedChat.open(chat.saved.id, tmp_path).conversation
+    assert [turn.text for turn in read.path()] == ["Hi", "Hello you!"]
+    assert read.path()[1].rounds[0].n_accepted == 2
+    assert read.path()[1].model == "big-Q4_K_M.gguf"
+
+
+def test_a_question_asked_while_loading_waits(made: Callable[..., Chat]) -> None:
+    chat = made(ScriptedTalker(), load=False)
+    with pytest.raises(InvalidOptionError, match="no model is loaded"):
+        chat.send("too early")
+    chat.load()
+    chat.send("early")
+    wait(chat, lambda: not chat.is_busy and chat.conversation.last("assistant") is not None)
+    assert [turn.text for turn in chat.conversation.path()] == ["early", "Hello"]
+
+
+def test_stopping_keeps_what_was_made_and_it_can_be_continued(made: Callable[..., Chat]) -> None:
+    gate = threading.Semaphore(0)
+    rounds = [plain(i, f"{i} ") for i in range(5)]
+    talker = ScriptedTalker([script(rounds), script([plain(0, "more")])], gate=gate)
+    chat = made(talker)
+    chat.send("count")
+    gate.release(2)
+    wait(chat, lambda: chat.live is not None and chat.live.text == "0 1 ")
+    with pytest.raises(BusyError, match="Esc stops it"):
+        chat.send("again")
+    assert chat.stop()
+    wait(chat, lambda: not chat.is_busy)
+    turn = chat.conversation.last("assistant")
+    assert turn is not None
+    assert (turn.text, turn.reason) == ("0 1 ", "cancelled")
+    gate.release(10)
+    chat.continue_answer()
+    wait(chat, lambda: not chat.is_busy)
+    prompt, _ = talker.asked[1]
+    assert prompt == [0, *turn.token_ids]  # the question's tokens, then the answer's own
+    longer = chat.conversation.last("assistant")
+    assert longer is not None
+    assert (longer.id, longer.text, longer.reason) == (turn.id, "0 1 more", "eos")
+    assert len(longer.rounds) == 3
+    with pytest.raises(InvalidOptionError, match="complete"):
+        chat.continue_answer()
+
+
+def test_stopped_before_the_first_word_leaves_the_question(made: Callable[..., Chat]) -> None:
+    gate = threading.Semaphore(0)
+    chat = made(ScriptedTalker([script([plain(0, "never")])], gate=gate))
+    chat.send("wait")
+    wait(chat, lambda: chat.live is not None and chat.live.prompt_total == 10)
+    chat.stop()
+    wait(chat, lambda: not chat.is_busy)
+    assert [turn.role for turn in chat.conversation.path()] == ["user"]
+    assert not chat.stop()
+
+
+def test_retry_and_edit_make_branches(made: Callable[..., Chat]) -> None:
+    scripts = [script([plain(0, word)]) for word in ("one", "two", "three")]
+    talker = ScriptedTalker(scripts)
+    chat = made(talker)
+    ask(chat, "question")
+    chat.retry()
+    wait(chat, lambda: not chat.is_busy)
+    answer = chat.conversation.last("assistant")
+    assert answer is not None
+    assert answer.text == "two"
+    assert chat.conversation.siblings(answer.id)[0] == 1
+    question = chat.conversation.last("user")
+    assert question is not None
+    chat.edit(question.id, "other question")
+    wait(chat, lambda: not chat.is_busy)
+    assert [turn.text for turn in chat.conversation.path()] == ["other question", "three"]
+    assert talker.asked[2][0] == [{"role": "user", "content": "other question"}]
+    chat.branch(chat.conversation.path()[0].id, -1)
+    assert [turn.text for turn in chat.conversation.path()] == ["question", "two"]
+
+
+def test_an_error_in_the_middle_keeps_the_text(made: Callable[..., Chat]) -> None:
+    events: list[Any] = [plain(0, "half"), EngineError("llama.cpp gave up")]
+    chat = made(ScriptedTalker([events, script([plain(0, "whole")])]))
+    assert ask(chat, "go") == "half"
+    assert chat.conversation.path()[-1].reason == "interrupted"
+    assert ask(chat, "again") == "whole"
+
+
+def test_an_error_before_the_first_word_keeps_the_question(made: Callable[..., Chat]) -> None:
+    chat = made(ScriptedTalker([[RuntimeError("a bug")], script([plain(0, "fine")])]))
+    chat.send("go")
+    told: list[Any] = []
+    deadline = time.monotonic() + 5
+    while chat.is_busy and time.monotonic() < deadline:
+        told += [news for news, _ in chat.poll()]
+    assert told[-1].is_bug
+    assert "a bug" in told[-1].error
+    assert [turn.text for turn in chat.conversation.path()] == ["go"]
+    chat.retry()
+    wait(chat, lambda: not chat.is_busy)
+    assert chat.conversation.path()[-1].text == "fine"
+
+
+def test_a_load_that_fails_says_why_and_another_works(made: Callable[..., Chat]) -> None:
+    talker = ScriptedTalker(failure=ModelNotFoundError("no such model"))
+    chat = made(talker)
+    assert chat.failure == "no such model"
+    with pytest.raises(InvalidOptionError, match="no such model"):
+        chat.send("hello?")
+    talker.failure = None
+    front = Front(chat)
+    run_command(front, "/model other small")
+    wait(chat, lambda: not chat.is_busy)
+    assert chat.failure is None
+    assert talker.order is not None
+    assert (talker.order.target, talker.order.draft) == ("other", "small")
+
+
+def test_thinking_is_timed(made: Callable[..., Chat]) -> None:
+    rounds = [plain(0, "<think>"), plain(1, "hm"), plain(2, "</think>"), plain(3, "Yes")]
+    chat = made(ScriptedTalker([script(rounds)]))
+    ask(chat, "well?")
+    turn = chat.conversation.last("assistant")
+    assert turn is not None
+    assert turn.thinking_s is not None
+    assert turn.thinking_s >= 0
+
+
+def test_closing_in_the_middle_keeps_the_answer(made: Callable[..., Chat], tmp_path: Path) -> None:
+    gate = threading.Semaphore(1)
+    talker = ScriptedTalker([script([plain(0, "so far"), plain(1, " and on")])], gate=gate)
+    chat = made(talker)
+    chat.send("go")
+    wait(chat, lambda: chat.live is not None and chat.live.text == "so far")
+    assert chat.close()
+    assert talker.is_closed
+    read = SavedChat.open(chat.saved.id, tmp_path).conversation
+    assert read.path()[-1].text == "so far"
+    assert read.path()[-1].reason == "cancelled"
+
+
+def test_every_command_runs_or_says_what_it_needs(
+    made: Callable[..., Chat], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without argument, with a wrong one, in an empty chat and in one with an answer."""
+    monkeypatch.chdir(tmp_path)
+    for with_answer in (False, True):
+        for command in COMMANDS:
+            for argument in ("", "no such thing", "-1", "[/x]"):
+                chat = made(ScriptedTalker())
+                if with_answer:
+                    ask(chat, "hello")
+                front = Front(chat)
+                run_command(front, f"/{command.name} {argument}")
+                wait(chat, lambda: not chat.is_busy)  # noqa: B023 (it is waited for here)
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ("/temp 0.3", "temperature", 0.3),
+        ("/temp 0", "temperature", 0.0),
+        ("/ndraft 4", "n_draft", 4),
+        ("/drafter ngram", "drafter", "ngram"),
+        ("/set top-k 5", "top_k", 5),
+        ("/set seed 7", "seed", 7),
+        ("/set max_tokens 9", "max_tokens", 9),
+        ("/set stop END", "stop", ("END",)),
+    ],
+)
+def test_options_change_in_the_middle(
+    made: Callable[..., Chat], line: str, name: str, value: Any
+) -> None:
+    talker = ScriptedTalker()
+    chat = made(talker)
+    run_command(Front(chat), line)
+    ask(chat, "hello")
+    assert talker.asked[-1][1][name] == value
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("/temp hot", "is a number"),
+        ("/temp -1", "temperature"),
+        ("/ndraft 2.5", "is a number"),
+        ("/drafter nobody", "choose one of"),
+        ("/set tempature 1", "did you mean temperature"),
+        ("/spec sideways", "choose one of"),
+        ("/exact maybe", "on or off"),
+        ("/tmep 1", "/temp"),
+        ("/theme pink", "dark, light"),
+        ("/load nothing", "no saved chat"),
+        ("/file nothing", "no file"),
+        ("/continue", "no answer"),
+        ("/copy", "no answer"),
+        ("/edit", "no question"),
+        ("/retry", "no question"),
+        ("/export", "nothing to export"),
+    ],
+)
+def test_what_cannot_be_done_is_told(made: Callable[..., Chat], line: str, words: str) -> None:
+    front = Front(made(ScriptedTalker()))
+    run_command(front, line)
+    assert len(front.said) == 1
+    assert words in front.said[0]
+    assert front.chat.settings.answering == {}
+
+
+def test_options_return_to_their_defaults(made: Callable[..., Chat]) -> None:
+    chat = made(ScriptedTalker(), answering={"n_draft": 4, "top_k": 3})
+    run_command(Front(chat), "/ndraft auto")
+    run_command(Front(chat), "/set top_k default")
+    assert chat.settings.answering == {}
+
+
+def test_a_command_is_found_by_its_beginning() -> None:
+    assert find("ret").name == "retry"
+    assert find("exp").name == "export"
+    with pytest.raises(InvalidOptionError, match="did you mean"):
+        find("e")
+
+
+def test_exact_loads_again(made: Callable[..., Chat]) -> None:
+    talker = ScriptedTalker()
+    chat = made(talker)
+    run_command(Front(chat), "/exact on")
+    wait(chat, lambda: not chat.is_busy)
+    assert talker.order is not None
+    assert talker.order.options == {"exact": True}
+
+
+def test_a_new_chat_keeps_the_system_prompt(made: Callable[..., Chat]) -> None:
+    talker = ScriptedTalker()
+    chat = made(talker)
+    run_command(Front(chat), "/system be brief")
+    ask(chat, "hello")
+    run_command(Front(chat), "/new")
+    assert not chat.conversation.path()
+    ask(chat, "anew")
+    assert talker.asked[-1][0][0] == {"role": "system", "content": "be brief"}
+
+
+def test_code_blocks_are_found() -> None:
+    text = "see\n```py\na = 1\n```\nand\n~~~\nb\n```\n~~~\n````md\n```\nc\n```\n````\n"
+    assert code_blocks(text) == ["a = 1\n", "b\n```\n", "```\nc\n```\n"]
+
+
+def test_figures_are_sums_of_the_rounds() -> None:
+    figures = Figures()
+    rounds = [round_of(0, ["a", "b"], "c"), round_of(1, ["d"], "e", rejected="x"), plain(2, "f")]
+    for round_ in rounds:
+        figures.add(round_, plain_s=0.1)
+    elapsed = sum(round_.elapsed_s for round_ in rounds)
+    assert figures.n_tokens == 6
+    assert figures.mean == pytest.approx(6 / elapsed)
+    assert figures.acceptance == pytest.approx(3 / 4)
+    assert figures.tokens_per_pass == 2.0
+    assert figures.speed_up == pytest.approx(0.6 / elapsed)
+    assert sum(figures.split) == pytest.approx(1.0)
+    assert figures.depth == 11
+
+
+def test_unmeasured_figures_are_not_made_up() -> None:
+    figures = Figures()
+    figures.add(plain(0, "a"), plain_s=None)
+    assert figures.speed_up is None
+    assert figures.acceptance is None
+
+
+def sequences(chat: Chat) -> Sequence[str]:
+    return [turn.role for turn in chat.conversation.path()]
+
+
+def test_two_answers_never_run_at_once(made: Callable[..., Chat]) -> None:
+    gate = threading.Semaphore(0)
+    chat = made(ScriptedTalker([script([plain(0, "x")])], gate=gate))
+    chat.send("one")
+    for call in (chat.retry, chat.continue_answer, chat.load, chat.start_over):
+        with pytest.raises(BusyError):
+            call()
+    gate.release()
+    wait(chat, lambda: not chat.is_busy)
+    assert sequences(chat) == ["user", "assistant"]
