@@ -8,8 +8,8 @@
 order turning from pair to pair; the figure is decoding speed alone, as both record it. `stop`: from
 the key to the turn on the disk (the answer is over, kept and synced), and from Ctrl+Q to the end
 of the process. `keys`: a scripted pair streams an answer into a chat that has 20,000 tokens
-already; from writing a key to the terminal until the app has drawn it. What the app draws is read and thrown
-away: a real terminal's own work is not in any figure.
+already; from writing a key to the terminal until the app has drawn it. What the app draws is read
+and thrown away: a real terminal's own work is not in any figure.
 """
 
 from __future__ import annotations

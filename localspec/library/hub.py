@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import re
 from inspect import signature
@@ -83,8 +84,15 @@ def pick_files(repo: str, quant: str) -> list[str]:
     return picked
 
 
-def fetch_file(repo: str, file: str, *, revision: str | None = None, sha256: str | None = None,
-               size_bytes: int | None = None, on_progress: Progress | None = None) -> Path:  # fmt: skip
+def fetch_file(
+    repo: str,
+    file: str,
+    *,
+    revision: str | None = None,
+    sha256: str | None = None,
+    size_bytes: int | None = None,
+    on_progress: Progress | None = None,
+) -> Path:
     """Download one file into the shared cache; checks the pinned SHA-256 after a download.
 
     on_progress(label, done, total) in bytes, in place of the hub library's own bar, where its
@@ -123,15 +131,13 @@ def _reporting(label: str, on_progress: Progress) -> Any:
 
     class Reporting(tqdm):  # type: ignore[type-arg]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **{**kwargs, "mininterval": 0.1, "file": open(os.devnull, "w")})
+            super().__init__(*args, **{**kwargs, "mininterval": 0.1, "file": io.StringIO()})
 
         def display(self, msg: str | None = None, pos: int | None = None) -> bool:
             on_progress(label, int(self.n), int(self.total or 0))
             return True
 
         def close(self) -> None:
-            if not self.disable:
-                self.fp.close()
             self.disable = True
 
     return Reporting

@@ -61,7 +61,7 @@ class ChatApp(App[int]):
     Inspector { display: none; width: 45%; }
     .-inspecting Inspector { display: block; }
     .-narrow #main, .-normal #main { layout: vertical; }
-    .-narrow Inspector, .-normal Inspector { width: 100%; height: 65%; }
+    .-narrow Inspector, .-normal Inspector { width: 100%; height: 70%; }
     #suggestions { height: auto; max-height: 8; padding: 0 2; color: $text-muted; display: none; }
     #status { height: auto; max-height: 3; padding: 0 1; color: $text-warning; display: none; }
     .-narrow Footer { display: none; }
@@ -406,6 +406,8 @@ class ChatApp(App[int]):
             self.front.say(note)
 
     def _failed(self, news: Failed) -> None:
+        if news.id is None and not news.is_bug:
+            return  # the line above the figures says why no model is loaded
         text = news.error if not news.is_bug else f"this is a bug in localspec: {news.error}"
         self.notify(visible(text), markup=False, severity="error", timeout=15)
 
