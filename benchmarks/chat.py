@@ -57,6 +57,8 @@ class Drained:
     def __init__(self, command: list[str], env: dict[str, str]) -> None:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            for name in ("COLUMNS", "LINES"):
+                os.environ.pop(name, None)
             os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", **env}
             os.execv(command[0], command)
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))

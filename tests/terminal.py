@@ -51,6 +51,8 @@ class Terminal:
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
             with contextlib.suppress(BaseException):
+                for name in ("COLUMNS", "LINES"):  # they would hide the size set below
+                    os.environ.pop(name, None)
                 os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})}
                 os.execv(command[0], command)
             os._exit(127)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -28,8 +29,8 @@ class Composer(TextArea):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Send", priority=True),
-        Binding("shift+enter,ctrl+j", "newline", "New line", priority=True),
+        Binding("enter", "submit", "Send"),
+        Binding("shift+enter,ctrl+j", "newline", "New line"),
         Binding("ctrl+g", "app.edit_outside", "Editor"),
     ]
 
@@ -100,7 +101,15 @@ class Composer(TextArea):
             self._walk(1)
 
     async def _on_key(self, event: events.Key) -> None:
-        """Tab completes a command."""
+        """Enter sends, Tab completes a command.
+
+        Here and not by priority bindings: those overtake letters that still wait in the queue.
+        """
+        if event.key in _ACTING:
+            event.stop()
+            event.prevent_default()
+            _ACTING[event.key](self)
+            return
         longer = completed(self.text) if event.key == "tab" else None
         if longer is not None and longer != self.text:
             event.stop()
@@ -135,3 +144,10 @@ class Composer(TextArea):
         text = self._draft if self._at is None else self.sent[at]
         self.load_text(text)
         self.move_cursor(self.document.end)
+
+
+_ACTING: dict[str, Callable[[Composer], None]] = {
+    "enter": Composer.action_submit,
+    "shift+enter": Composer.action_newline,
+    "ctrl+j": Composer.action_newline,
+}

@@ -107,6 +107,20 @@ def test_both_keys_insert_a_line_and_enter_sends(tmp_path: Path) -> None:
     run(tmp_path, body, talker)
 
 
+def test_enter_does_not_overtake_what_was_typed(tmp_path: Path) -> None:
+    """As when a terminal sends a whole line at once."""
+
+    async def body(test: Driven) -> None:
+        line = "a whole line, sent faster than it is drawn"
+        for character in line:
+            test.app.post_message(events.Key(character, character))
+        test.app.post_message(events.Key("enter", "\r"))
+        await test.until(lambda: bool(test.chat.conversation.path()))
+        assert test.chat.conversation.path()[0].text == line
+
+    run(tmp_path, body, ScriptedTalker([ANSWER]))
+
+
 def test_the_history_is_walked_with_up_and_down(tmp_path: Path) -> None:
     async def body(test: Driven) -> None:
         await test.ask("first")
