@@ -60,7 +60,9 @@ def legend(width: int) -> Content:
     """What the styles of the marked text mean, in those styles; as much as fits the width."""
     shown = Content("")
     for word, kind in sorted(_LEGEND, key=lambda entry: entry[1] not in ("model", "rejected")):
-        longer = shown.append(Content.assemble("  " if shown else "", (word, MARKS[kind])))
+        longer = shown.append(
+            Content.assemble("  " if shown else "", (word, MARKS[kind] or "$text"))
+        )
         if longer.cell_length > width:
             break
         shown = longer
