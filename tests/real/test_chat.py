@@ -16,7 +16,8 @@ CTRL_C, CTRL_Q, CTRL_R, CTRL_T = "\x03", "\x11", "\x12", "\x14"
 
 
 def _turns(folder: Path) -> list[dict[str, object]]:
-    lines = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.open()]
+    files = [path.read_text("utf-8") for path in folder.glob("*.jsonl")]
+    lines = [json.loads(line) for text in files for line in text.splitlines()]
     return [line for line in lines if line["type"] == "turn"]
 
 
@@ -43,7 +44,6 @@ def test_start_ask_stop_retry_quit_resume(
 
         terminal.type(CTRL_T)
         terminal.sees("rounds")
-        terminal.sees("K 0") if "K 0" in terminal.text else terminal.sees("K")
 
         terminal.type("/set max_tokens 500" + ENTER)
         terminal.sees("max_tokens is 500")
