@@ -129,7 +129,7 @@ def _reporting(label: str, on_progress: Progress) -> Any:
     """A bar for the hub's library that draws nothing and reports bytes."""
     from tqdm import tqdm
 
-    class Reporting(tqdm):  # type: ignore[type-arg]
+    class Reporting(tqdm):  # type: ignore[misc,unused-ignore]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **{**kwargs, "mininterval": 0.1, "file": io.StringIO()})
 

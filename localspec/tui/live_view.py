@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import Markdown, Static
+from textual.widgets import Static
 
 from localspec.chat.marks import Mark
 from localspec.chat.thinking import split
 from localspec.talk.chat import Live
+from localspec.tui.markdown_text import MarkdownText, Piece, Pieces
 from localspec.tui.turn_view import marked_content, thinking_title
 from localspec.visible import visible
 
@@ -36,7 +37,6 @@ class LiveView(Vertical):
     LiveView .head { color: $text-muted; height: auto; }
     LiveView .thinking { color: $text-muted; height: auto; }
     LiveView Static { height: auto; }
-    LiveView Markdown { margin: 0; padding: 0; background: transparent; }
     """
 
     def __init__(self, live: Live, *, shows_marks: bool) -> None:
@@ -45,8 +45,10 @@ class LiveView(Vertical):
         self.shows_marks = shows_marks
         self._tail: list[tuple[float, Mark]] = []  # (when it came, mark)
         self._tail_view = Static(markup=False)
-        self._markdown = Markdown(open_links=False)
-        self._n_written = 0  # characters of the answer that the Markdown has
+        self._pieces = Pieces()
+        self._growing = MarkdownText(Piece(""))
+        self._n_mounted = 0  # pieces before the growing one
+        self._n_written = 0  # characters of the answer that are shown
         self._next_at = 0.0
         self._thinking_open = False
         self._drawn_head = ""
@@ -58,7 +60,7 @@ class LiveView(Vertical):
         yield self._head
         yield self._thinking
         if not self.shows_marks:
-            yield self._markdown
+            yield self._growing
         else:
             if self.live.text:  # continued
                 yield Static(Content(visible(self.live.text)), markup=False)
@@ -136,7 +138,12 @@ class LiveView(Vertical):
         now = time.monotonic()
         if now < self._next_at or len(parts.answer) <= self._n_written:
             return
-        await self._markdown.append(visible(parts.answer[self._n_written :]))
+        last = self._pieces.push(parts.answer)
+        new = [MarkdownText(piece) for piece in self._pieces.done[self._n_mounted :]]
+        if new:
+            await self.mount_all(new, before=self._growing)
+            self._n_mounted += len(new)
+        self._growing.update(last)
         self._n_written = len(parts.answer)
         took = time.monotonic() - now
         self._next_at = now + max(_MARKDOWN_EVERY_S if is_followed else 1.0, _REST * took)

@@ -20,7 +20,7 @@ from localspec.tui.turn_view import TurnView
 
 __all__ = ["Transcript"]
 
-_N_SHOWN = 30
+_N_SHOWN = 16
 
 
 class Transcript(VerticalScroll, can_focus=False):

@@ -12,16 +12,18 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.widgets import Markdown, Static
+from textual.widgets import Static
 
 from localspec.chat.conversation import Conversation, Turn
 from localspec.chat.marks import Mark, mark_all
 from localspec.chat.thinking import split
+from localspec.tui.markdown_text import markdown_texts
 from localspec.tui.themes import MARKS
 from localspec.visible import visible
 
 __all__ = ["TurnView", "marked_content", "thinking_title"]
 
+_PART = 1_200  # characters of marked text from which another widget begins
 _FOLD_OVER = 4_000  # characters of a question of which the beginning alone is shown
 
 
@@ -37,8 +39,6 @@ class TurnView(Vertical, can_focus=True):
     TurnView.-user .body { text-style: bold; }
     TurnView .thinking { color: $text-muted; height: auto; }
     TurnView .notes { color: $text-warning; height: auto; }
-    TurnView Markdown { margin: 0; padding: 0; background: transparent; }
-    TurnView MarkdownFence { margin: 1 0; max-height: 10000; }
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -76,9 +76,10 @@ class TurnView(Vertical, can_focus=True):
         if parts.thinking is not None:
             yield Static(self._thinking(), classes="thinking", markup=False)
         if self.marked:
-            yield Static(marked_content(mark_all(self.turn.rounds)), classes="body", markup=False)
+            for content in _marked_parts(mark_all(self.turn.rounds)):
+                yield Static(content, classes="body", markup=False)
         else:
-            yield _markdown(parts.answer)
+            yield from markdown_texts(parts.answer)
         if notes := self._ending():
             yield Static(Content(notes), classes="notes", markup=False)
 
@@ -170,8 +171,19 @@ def thinking_title(seconds: float | None, *, is_open: bool, folded: bool) -> str
     return f"{arrow} thinking{took} …" if is_open else f"{arrow} thought{took} (o opens)"
 
 
-def _markdown(text: str) -> Markdown:
-    return Markdown(visible(text), open_links=False)
+def _marked_parts(marks: list[Mark]) -> list[Content]:
+    """Parts that end with a line, so that no widget is too long to be drawn at once."""
+    parts: list[Content] = []
+    begun: list[Mark] = []
+    for mark in marks:
+        before, line_end, after = mark.text.rpartition("\n")
+        is_long = sum(len(m.text) for m in begun) > _PART
+        if is_long and line_end and mark.kind != "rejected":
+            parts.append(marked_content([*begun, Mark(before, mark.kind)]))
+            begun = [Mark(after, mark.kind)] if after else []
+        else:
+            begun.append(mark)
+    return [*parts, marked_content(begun)]
 
 
 def _figures(turn: Turn) -> list[str]:
