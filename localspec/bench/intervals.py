@@ -1,0 +1,47 @@
+"""Medians with an interval by bootstrap: how far another sweep of this kind may differ.
+
+Pure numpy. Samples come in clusters, one for each prompt, since the repetitions of one prompt are
+alike: clusters are drawn first, then samples within them. With few prompts such an interval is
+rough, and it says nothing of prompts of another kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Interval", "median_interval"]
+
+_N_DRAWS = 2000
+_LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A median, and the 95 % interval around it; None where one sample is all there is."""
+
+    median: float
+    low: float | None
+    high: float | None
+
+
+def median_interval(clusters: Sequence[Sequence[float]], *, seed: int = 0) -> Interval | None:
+    """The median of all samples; None without any. The same samples give the same interval."""
+    kept = [np.asarray(cluster, dtype=np.float64) for cluster in clusters if len(cluster)]
+    if not kept:
+        return None
+    pooled = np.concatenate(kept)
+    median = float(np.median(pooled))
+    if len(pooled) < 2:
+        return Interval(median, None, None)
+    rng = np.random.default_rng(seed)
+    medians = np.empty(_N_DRAWS)
+    for i in range(_N_DRAWS):
+        drawn = [kept[j] for j in rng.integers(0, len(kept), len(kept))]
+        medians[i] = np.median(
+            np.concatenate([cluster[rng.integers(0, len(cluster), len(cluster))] for cluster in drawn])
+        )
+    low, high = np.quantile(medians, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    return Interval(median, float(low), float(high))
