@@ -37,11 +37,13 @@ def median_interval(clusters: Sequence[Sequence[float]], *, seed: int = 0) -> In
     if len(pooled) < 2:
         return Interval(median, None, None)
     rng = np.random.default_rng(seed)
-    medians = np.empty(_N_DRAWS)
-    for i in range(_N_DRAWS):
-        drawn = [kept[j] for j in rng.integers(0, len(kept), len(kept))]
-        medians[i] = np.median(
-            np.concatenate([cluster[rng.integers(0, len(cluster), len(cluster))] for cluster in drawn])
-        )
+    sizes = np.array([len(cluster) for cluster in kept])
+    table = np.zeros((len(kept), sizes.max()))
+    for row, cluster in zip(table, kept, strict=True):
+        row[: len(cluster)] = cluster
+    drawn = rng.integers(0, len(kept), (_N_DRAWS, len(kept)))
+    within = rng.random((*drawn.shape, table.shape[1])) * sizes[drawn][..., np.newaxis]
+    samples = table[drawn[..., np.newaxis], within.astype(np.intp)]
+    medians = np.median(samples.reshape(_N_DRAWS, -1), axis=1)
     low, high = np.quantile(medians, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     return Interval(median, float(low), float(high))

@@ -1,0 +1,167 @@
+"""All that a folder's rows say, in one object: what report, recommendation and comparison read.
+
+Pure: rows in. Runs of a pair that is still being measured are left out, and counted.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from localspec.bench.configuration import Configuration, configuration_of
+from localspec.bench.plan import PLAIN
+from localspec.bench.prediction import predicted_name
+from localspec.bench.quality_rows import Agreement, Quality, agreement_of, quality_of
+from localspec.errors import InvalidOptionError
+
+__all__ = ["Board", "Check", "read_board"]
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A prediction beside the live runs of the same prompt: tokens/s both, speed-up both."""
+
+    target: str
+    draft: str
+    setting: str
+    prompt: str
+    predicted_ts: float
+    live_ts: float
+    predicted_speed_up: float
+    live_speed_up: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over live tokens/s, minus 1."""
+        return self.predicted_ts / self.live_ts - 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """header: of the sweep. pairs: loads and cost tables by (target, draft)."""
+
+    header: Row
+    configurations: tuple[Configuration, ...]
+    pairs: Mapping[tuple[str, str], Row]
+    predictions: tuple[Row, ...]
+    checks: tuple[Check, ...]
+    qualities: Mapping[str, Quality]
+    agreements: Mapping[tuple[str, str], Agreement]
+    n_runs: int
+    n_unfinished: int
+
+    @property
+    def good(self) -> tuple[Configuration, ...]:
+        """Those that were measured."""
+        return tuple(c for c in self.configurations if c.error is None)
+
+    @property
+    def failed(self) -> tuple[Configuration, ...]:
+        """Those that were not."""
+        return tuple(c for c in self.configurations if c.error is not None)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Labels, in the order of the sweep."""
+        return tuple(dict.fromkeys(c.target for c in self.configurations))
+
+    @property
+    def drafts(self) -> tuple[str, ...]:
+        """Labels, in the order of the sweep, `none` among them."""
+        return tuple(dict.fromkeys(c.draft for c in self.configurations))
+
+    def of(self, target: str, draft: str) -> tuple[Configuration, ...]:
+        """The measured settings of one pair."""
+        return tuple(c for c in self.good if (c.target, c.draft) == (target, draft))
+
+    def kl(self, target: str) -> float | None:
+        """Mean KL to the reference; 0 for the reference itself; None where unmeasured."""
+        quality = self.qualities.get(target)
+        if quality is None or quality.error is not None:
+            return None
+        return 0.0 if quality.reference == target else quality.kl_mean
+
+    def sum_min(self, target: str, draft: str) -> float | None:
+        """Mean Σ min(p, q): over the quality text where that was read, else over the answers."""
+        read = self.agreements.get((target, draft))
+        if read is not None and read.sum_min is not None:
+            return read.sum_min
+        found = [
+            (row["sum_min"], row["n_gen"])
+            for row in self.predictions
+            if (row["target"], row["draft"]) == (target, draft) and row["sum_min"] is not None
+        ]
+        n = sum(n for _, n in found)
+        return sum(value * n for value, n in found) / n if n else None
+
+    def predicted(self, target: str, draft: str) -> dict[str, float]:
+        """Median predicted speed-up over the prompts, by way of drafting."""
+        by_name: dict[str, list[float]] = defaultdict(list)
+        for row in self.predictions:
+            if (row["target"], row["draft"]) == (target, draft):
+                for name, speed_up in row["speed_up"].items():
+                    by_name[name].append(speed_up)
+        return {name: statistics.median(found) for name, found in by_name.items()}
+
+    @property
+    def prediction_error(self) -> float | None:
+        """Median of |predicted / live − 1| of tokens/s; None without live runs to compare."""
+        return statistics.median(abs(c.error) for c in self.checks) if self.checks else None
+
+
+def read_board(rows: Sequence[Row]) -> Board:
+    """Raises InvalidOptionError for rows that do not begin with a sweep's header."""
+    header = next((row for row in rows if row["type"] == "sweep"), None)
+    if header is None:
+        raise InvalidOptionError("these rows belong to no sweep: their first line is not a header")
+    try:
+        configurations = tuple(
+            configuration_of(row) for row in rows if row["type"] == "configuration"
+        )
+        pairs = {(r["target"], r["draft"]): r for r in rows if r["type"] == "pair"}
+        runs = [row for row in rows if row["type"] == "run"]
+        predictions = tuple(row for row in rows if row["type"] == "prediction")
+        checks = tuple(_checks(predictions, runs))
+        qualities = {r["target"]: quality_of(r) for r in rows if r["type"] == "quality"}
+        agreements = {
+            (r["target"], r["draft"]): agreement_of(r) for r in rows if r["type"] == "agreement"
+        }
+    except (KeyError, TypeError) as error:
+        raise InvalidOptionError(f"a row lacks what this version reads: {error}") from None
+    n_unfinished = sum((run["target"], run["draft"]) not in pairs for run in runs)
+    return Board(header, configurations, pairs, predictions, checks, qualities, agreements,
+                 len(runs), n_unfinished)  # fmt: skip
+
+
+def _checks(predictions: Sequence[Row], runs: Sequence[Row]) -> list[Check]:
+    live: dict[tuple[str, str, str], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        if run.get("avg_ts"):
+            live[run["target"], run["draft"], run["prompt"]][run["setting"]].append(run)
+    found = []
+    for row in predictions:
+        settings = live[row["target"], row["draft"], row["prompt"]]
+        plain = {run["repetition"]: run["avg_ts"] for run in settings.pop(PLAIN, [])}
+        for setting, made in settings.items():
+            ratio = row["speed_up"].get(predicted_name(setting, made[0]["drafter"]))
+            ratios = [r["avg_ts"] / plain[r["repetition"]] for r in made if r["repetition"] in plain]
+            if ratio is None or not ratios:
+                continue
+            found.append(
+                Check(
+                    row["target"],
+                    row["draft"],
+                    setting,
+                    row["prompt"],
+                    ratio * row["plain_ts"],
+                    statistics.median(run["avg_ts"] for run in made),
+                    ratio,
+                    statistics.median(ratios),
+                )
+            )
+    return found
