@@ -149,7 +149,9 @@ def _checks(predictions: Sequence[Row], runs: Sequence[Row]) -> list[Check]:
         plain = {run["repetition"]: run["avg_ts"] for run in settings.pop(PLAIN, [])}
         for setting, made in settings.items():
             ratio = row["speed_up"].get(predicted_name(setting, made[0]["drafter"]))
-            ratios = [r["avg_ts"] / plain[r["repetition"]] for r in made if r["repetition"] in plain]
+            ratios = [
+                r["avg_ts"] / plain[r["repetition"]] for r in made if r["repetition"] in plain
+            ]
             if ratio is None or not ratios:
                 continue
             found.append(

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,7 +19,7 @@ __all__ = ["worker_rows"]
 _TAIL = 400  # characters of what a crashed process said last
 
 
-def worker_rows(module: str, job: str) -> Iterator[dict[str, Any]]:
+def worker_rows(module: str, job: str) -> Generator[dict[str, Any], None, None]:
     """Start `module` on a job (one line) and yield its rows as they come.
 
     A process that ends badly gives a last row of type `failed` with what it said. Closing the

@@ -141,7 +141,7 @@ def summarise(
     setting = head["setting"]
     mine = [run for run in runs if run["setting"] == setting]
     good = [run for run in mine if "error" not in run and run["n_gen"] > 0]
-    facts = {name: pair.get(name) for name in _OF_PAIR}
+    facts: dict[str, Any] = {name: pair.get(name) for name in _OF_PAIR}
     if not good:
         error = next((run["error"] for run in mine if "error" in run), "every answer was empty")
         return Configuration(**head, **facts, error=error, n_failed=len(mine))

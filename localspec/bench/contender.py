@@ -5,6 +5,7 @@ Reads headers, never weights. A file that cannot be read is a contender too: its
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from localspec.errors import LocalspecError
 from localspec.library.gguf_header import UNQUANTISED, part_paths, read_header
 from localspec.llama.quantize import is_lossy
 
-__all__ = ["Contender", "contender", "unique_labels"]
+__all__ = ["Contender", "contender", "level_label", "unique_labels"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def contender(path: Path, reference: str, *, source: Path | None = None) -> Cont
         size = sum(part.stat().st_size for part in part_paths(path) if part.is_file())
         return Contender(label, path, reference, size_bytes=size, error=str(error))
     if source is not None:
-        label = f"{source.stem} as {header.quant}"
+        label = level_label(source, header.quant)
     return Contender(
         label,
         path,
@@ -61,6 +62,12 @@ def contender(path: Path, reference: str, *, source: Path | None = None) -> Cont
         from_lossy=lossy_source,
         source=source,
     )
+
+
+def level_label(source: Path, quant: str) -> str:
+    """The source's name with this quant in place of its own."""
+    stem = re.sub(r"(?i)[-._](I?Q\d\w*|TQ\d_\d|MXFP4\w*|B?F16|F32)$", "", source.stem)
+    return f"{stem} {quant}"
 
 
 def unique_labels(contenders: Iterable[Contender]) -> tuple[Contender, ...]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from filelock import FileLock
 from platformdirs import user_cache_path
 
-from localspec.bench.contender import Contender, contender
+from localspec.bench.contender import Contender, contender, level_label
 from localspec.errors import DiskSpaceError, InvalidOptionError, LocalspecError, ModelFileError
 from localspec.library.gguf_header import read_header
 from localspec.llama.quantize import QUANT_TYPES, quantize
@@ -80,7 +80,7 @@ def levels(
         except DiskSpaceError:
             raise
         except LocalspecError as error:
-            label = f"{source.stem} as {name}"
+            label = level_label(source, name)
             found.append(Contender(label, path, str(path), name, error=str(error), source=source))
             continue
         found.append(contender(path, str(path), source=source))

@@ -63,9 +63,7 @@ def power_source() -> str | None:
         kind, online = _line(supply / "type"), _line(supply / "online")
         if kind == "Mains" and online in ("0", "1"):
             return "mains" if online == "1" else "battery"
-    states = [
-        _line(supply / "status") for supply in Path("/sys/class/power_supply").glob("BAT*")
-    ]
+    states = [_line(supply / "status") for supply in Path("/sys/class/power_supply").glob("BAT*")]
     if "Discharging" in states:
         return "battery"
     return "mains" if states else None

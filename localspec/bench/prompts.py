@@ -83,9 +83,7 @@ def select(prompts: Sequence[BenchPrompt], n: int) -> tuple[BenchPrompt, ...]:
     for prompt in prompts:
         by_category[prompt.category].append(prompt)
     longest = max(map(len, by_category.values()), default=0)
-    dealt = [
-        found[i] for i in range(longest) for found in by_category.values() if i < len(found)
-    ]
+    dealt = [found[i] for i in range(longest) for found in by_category.values() if i < len(found)]
     chosen = set(dealt[:n])
     return tuple(prompt for prompt in prompts if prompt in chosen)
 

@@ -1,4 +1,4 @@
-"""What a target quant costs in quality, and how near a draft is to its target: rows and nothing else.
+"""What a target quant costs in quality, and how near a draft is to its target: the rows alone.
 
 Measured elsewhere (teacher-forced over a text); here is only the shape in which the report, the
 recommendation and results.jsonl know it.

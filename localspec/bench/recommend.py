@@ -48,9 +48,9 @@ class Recommendation:
 def recommend(board: Board, limits: Limits | None = None) -> Recommendation:
     """Judge a sweep."""
     limits = limits or Limits()
-    if not board.good:
+    if not any(map(_is_worth_naming, board.good)):
         return Recommendation(("Nothing could be measured, so nothing is recommended.",))
-    ranked = sorted(board.good, key=lambda c: -(c.median_ts or 0.0))
+    ranked = sorted(filter(_is_worth_naming, board.good), key=lambda c: -(c.median_ts or 0.0))
     fastest = ranked[0]
     sentences = [f"Fastest: {_told(board, fastest)}", *_alike(board, ranked)]
     best: Configuration | None = None
@@ -85,9 +85,7 @@ def verdict(configuration: Configuration) -> str:
 def _told(board: Board, c: Configuration) -> str:
     parts = [f"{_name(c)}, {c.median_ts:.1f} tokens/s{_range(c.median_ts_low, c.median_ts_high)}"]
     if c.speed_up is not None:
-        parts.append(
-            f"{c.speed_up:.2f} times plain{_range(c.speed_up_low, c.speed_up_high, 2)}"
-        )
+        parts.append(f"{c.speed_up:.2f} times plain{_range(c.speed_up_low, c.speed_up_high, 2)}")
     if c.memory_bytes is not None:
         where = "GPU memory" if c.vram_bytes else "memory at its peak"
         parts.append(f"{c.memory_bytes / 1e9:.2f} GB of {where}")
@@ -149,7 +147,9 @@ def _nearest(board: Board, limits: Limits) -> str:
     peaks = [c for c in board.good if c.memory_bytes is not None]
     if limits.max_memory_bytes is not None and peaks:
         least = min(peaks, key=lambda c: c.memory_bytes or 0)
-        parts.append(f"the smallest, {_name(least)}, takes {(least.memory_bytes or 0) / 1e9:.2f} GB")
+        parts.append(
+            f"the smallest, {_name(least)}, takes {(least.memory_bytes or 0) / 1e9:.2f} GB"
+        )
     kls = {t: kl for t in board.targets if (kl := board.kl(t)) is not None}
     if limits.max_kl is not None and kls:
         target = min(kls, key=lambda t: kls[t])
@@ -196,6 +196,11 @@ def _caveats(board: Board, ranked: Sequence[Configuration]) -> list[str]:
         pairs = {(c.target, c.draft) for c in board.failed}
         found.append(f"{len(pairs)} pairs could not be measured; the report says why.")
     return found
+
+
+def _is_worth_naming(c: Configuration) -> bool:
+    """Nobody loads a draft model to decode plainly."""
+    return c.setting != PLAIN or not c.has_draft_model
 
 
 def _has(board: Board, target: str) -> bool:

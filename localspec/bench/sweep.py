@@ -81,8 +81,10 @@ class Sweep:
         whole = self._whole_blocks()
         measured = {_key(row) for row in self._results.rows if row["type"] == "pair"}
         self._results.drop(
-            lambda row: (row["type"] == "run" and (*_key(row), *_block(row)) not in whole)
-            or (row["type"] == "configuration" and _key(row) not in measured)  # failed: try again
+            lambda row: (
+                (row["type"] == "run" and (*_key(row), *_block(row)) not in whole)
+                or (row["type"] == "configuration" and _key(row) not in measured)
+            )  # failed: try again
         )
         if not earlier:
             self._results.append([header])
@@ -159,9 +161,7 @@ class Sweep:
         return next((error for error in errors if error is not None), None)
 
     def _fail(self, number: int, pair: PairPlan, error: str) -> None:
-        found = [
-            failed_configuration(_head(pair, i), error) for i in range(len(pair.settings))
-        ]
+        found = [failed_configuration(_head(pair, i), error) for i in range(len(pair.settings))]
         self._results.append([configuration.as_row() for configuration in found])
         n_left = len(self._plan.blocks) * len(pair.settings)
         self._n_total -= n_left
@@ -212,8 +212,11 @@ def _require_alike(earlier: Row, now: Row, path: Path) -> None:
 
 def _require_same_file(rows: Sequence[Row], label: str, size_bytes: int) -> None:
     for row in rows:
-        if row["type"] == "configuration" and row["target"] == label and row["n_runs"] and (
-            row["model_size"] != size_bytes
+        if (
+            row["type"] == "configuration"
+            and row["target"] == label
+            and row["n_runs"]
+            and (row["model_size"] != size_bytes)
         ):
             raise InvalidOptionError(
                 f"{label} has changed since it was measured ({row['model_size']:,} bytes then, "
