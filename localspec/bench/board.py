@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from localspec.bench.configuration import Configuration, configuration_of
+from localspec.bench.intervals import Interval, median_interval
 from localspec.bench.plan import PLAIN
 from localspec.bench.prediction import predicted_name
 from localspec.bench.quality_rows import Agreement, Quality, agreement_of, quality_of
@@ -43,7 +44,10 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """header: of the sweep. pairs: loads and cost tables by (target, draft)."""
+    """header: of the sweep. pairs: loads and cost tables by (target, draft).
+
+    plain_ts: tokens/s of plain decoding, by target, over all its pairs.
+    """
 
     header: Row
     configurations: tuple[Configuration, ...]
@@ -52,6 +56,7 @@ class Board:
     checks: tuple[Check, ...]
     qualities: Mapping[str, Quality]
     agreements: Mapping[tuple[str, str], Agreement]
+    plain_ts: Mapping[str, Interval]
     n_runs: int
     n_unfinished: int
 
@@ -78,6 +83,38 @@ class Board:
     def of(self, target: str, draft: str) -> tuple[Configuration, ...]:
         """The measured settings of one pair."""
         return tuple(c for c in self.good if (c.target, c.draft) == (target, draft))
+
+    def speed(self, c: Configuration) -> Interval | None:
+        """Tokens/s by which configurations are ranked, with the interval of the speed-up.
+
+        Plain decoding of the target over all its pairs, times the speed-up within the pair: the
+        machine may have been slower in the hour when this pair was measured.
+        """
+        plain = self.plain_ts.get(c.target)
+        if c.setting == PLAIN or plain is None:
+            return plain
+        if c.speed_up is None:
+            return None
+        low, high = c.speed_up_low, c.speed_up_high
+        known = low is not None and high is not None
+        return Interval(
+            plain.median * c.speed_up,
+            plain.median * low if known and low is not None else None,
+            plain.median * high if known and high is not None else None,
+        )
+
+    @property
+    def ranked(self) -> tuple[Configuration, ...]:
+        """The measured ones that a person would run, the fastest first.
+
+        Nobody loads a draft model to decode plainly, so that is left out.
+        """
+        found = [
+            (speed.median, c)
+            for c in self.good
+            if (c.setting != PLAIN or not c.has_draft_model) and (speed := self.speed(c))
+        ]
+        return tuple(c for _, c in sorted(found, key=lambda pair: -pair[0]))
 
     def kl(self, target: str) -> float | None:
         """Mean KL to the reference; 0 for the reference itself; None where unmeasured."""
@@ -135,7 +172,16 @@ def read_board(rows: Sequence[Row]) -> Board:
         raise InvalidOptionError(f"a row lacks what this version reads: {error}") from None
     n_unfinished = sum((run["target"], run["draft"]) not in pairs for run in runs)
     return Board(header, configurations, pairs, predictions, checks, qualities, agreements,
-                 len(runs), n_unfinished)  # fmt: skip
+                 _plain(runs), len(runs), n_unfinished)  # fmt: skip
+
+
+def _plain(runs: Sequence[Row]) -> dict[str, Interval]:
+    by_target: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        if run["setting"] == PLAIN and run.get("avg_ts"):
+            by_target[run["target"]][run["prompt"]].append(run["avg_ts"])
+    found = {t: median_interval(list(clusters.values())) for t, clusters in by_target.items()}
+    return {target: interval for target, interval in found.items() if interval is not None}
 
 
 def _checks(predictions: Sequence[Row], runs: Sequence[Row]) -> list[Check]:

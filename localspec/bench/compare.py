@@ -67,9 +67,7 @@ def compare(a: Board, b: Board, *, across: bool = False) -> Comparison:
     return Comparison(tuple(differences), Table(header, rows, 3), n_only_one)
 
 
-def _differences(
-    a: Board, b: Board, both: list[tuple[Configuration, Configuration]]
-) -> list[str]:
+def _differences(a: Board, b: Board, both: list[tuple[Configuration, Configuration]]) -> list[str]:
     machines: tuple[Mapping[str, Any], Mapping[str, Any]] = (
         a.header["machine"],
         b.header["machine"],

@@ -68,7 +68,12 @@ class Plan:
     answering: Mapping[str, Any] = field(default_factory=dict)
 
     def pairs(self) -> tuple[PairPlan, ...]:
-        """Every target with every draft and with none; the drafts rotate from target to target."""
+        """Every target with every draft and with none.
+
+        A target's pairs lie far apart, and targets change places from draft to draft: plain
+        decoding of each is measured in all of them, at several times of a sweep that may take
+        hours.
+        """
         plain = Setting(PLAIN, {"drafter": "none"}, "--drafter none")
         copies = Setting("copies", {"drafter": "ngram"}, "--drafter ngram")
         ways = [Setting("auto", {"drafter": "auto"})]
@@ -76,12 +81,12 @@ class Plan:
             options = {"drafter": "model", "n_draft": k}
             ways.append(Setting(f"K={k}", options, f"--drafter model --n-draft {k}"))
         found = []
-        for i, target in enumerate(self.targets):
-            turn = i % len(self.drafts) if self.drafts else 0
-            found.append(PairPlan(target, None, (plain, copies)))
+        for i, draft in enumerate((None, *self.drafts)):
+            turn = i % len(self.targets)
+            settings = (plain, copies) if draft is None else (plain, *ways)
             found += [
-                PairPlan(target, draft, (plain, *ways))
-                for draft in (*self.drafts[turn:], *self.drafts[:turn])
+                PairPlan(target, draft, settings)
+                for target in (*self.targets[turn:], *self.targets[:turn])
             ]
         return tuple(found)
 

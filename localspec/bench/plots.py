@@ -121,9 +121,7 @@ def _speed_up(board: Board) -> Any:
         return None
     figure, axes = _axes(2.5 + 1.3 * len(targets), 1.6 + 0.6 * len(drafts))
     reach = max(0.1, float(np.nanmax(np.abs(values - 1.0))))
-    image = axes.imshow(
-        values, cmap="PuOr_r", vmin=1.0 - reach, vmax=1.0 + reach, aspect="auto"
-    )
+    image = axes.imshow(values, cmap="PuOr_r", vmin=1.0 - reach, vmax=1.0 + reach, aspect="auto")
     for i in range(len(drafts)):
         for j in range(len(targets)):
             text = "–" if np.isnan(values[i, j]) else f"{values[i, j]:.2f}"
@@ -196,9 +194,7 @@ def _time(board: Board) -> Any:
         axes.barh(range(len(found)), shares, left=left, color=_COLOURS[i], label=part,
                   hatch=("//", "", "..")[i], edgecolor="white")  # fmt: skip
         left = [a + b for a, b in zip(left, shares, strict=True)]
-    names = [
-        f"{_short(c.target)} + {_short(c.draft)}, {c.setting}" for c in found
-    ]
+    names = [f"{_short(c.target)} + {_short(c.draft)}, {c.setting}" for c in found]
     axes.set_yticks(range(len(found)), names, fontsize=8, parse_math=False)
     axes.invert_yaxis()
     axes.set_xlim(0, 1)

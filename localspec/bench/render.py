@@ -91,9 +91,7 @@ def _html_table(table: Table) -> str:
         "<tr>" + "".join(cell("td", i, text) for i, text in enumerate(row)) + "</tr>\n"
         for row in table.rows
     )
-    return (
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _inline(text: str) -> str:
@@ -103,7 +101,9 @@ def _inline(text: str) -> str:
 def _plain(text: str) -> str:
     """Text outside code marks with what Markdown would take for markup escaped."""
     parts = re.split(r"(`[^`]*`)", text.replace("\n", " "))
-    return "".join(p if p.startswith("`") else re.sub(r"([\\*_<>\[\]|])", r"\\\1", p) for p in parts)
+    return "".join(
+        p if p.startswith("`") else re.sub(r"([\\*_<>\[\]|])", r"\\\1", p) for p in parts
+    )
 
 
 def _cell(text: str) -> str:

@@ -73,4 +73,3 @@ def _cut(text: str, most: int) -> str:
 
 def _width(text: str) -> int:
     return sum(2 if east_asian_width(c) in "WF" else 1 for c in text)
-
