@@ -70,15 +70,13 @@ def _axes(width: float, height: float) -> tuple[Any, Any]:
 def _speed_quality(board: Board) -> Any:
     """The fastest way to run each target against its KL; the front joined."""
     best: dict[str, Configuration] = {}
-    for c in board.good:
-        if board.kl(c.target) is not None and (
-            c.target not in best or (c.median_ts or 0) > (best[c.target].median_ts or 0)
-        ):
-            best[c.target] = c
+    for c in board.ranked:
+        if board.kl(c.target) is not None:
+            best.setdefault(c.target, c)
     if len(best) < 2:
         return None
     found = list(best.values())
-    points = [(board.kl(c.target) or 0.0, c.median_ts or 0.0) for c in found]
+    points = [(board.kl(c.target) or 0.0, _speed(board, c)) for c in found]
     figure, axes = _axes(7, 4.5)
     front = pareto(points)
     axes.plot(
@@ -201,6 +199,11 @@ def _time(board: Board) -> Any:
     axes.set_xlabel("share of the decoding time")
     axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure
+
+
+def _speed(board: Board, c: Configuration) -> float:
+    speed = board.speed(c)
+    return speed.median if speed else 0.0
 
 
 def _line(i: int) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Which pair to run, in words that follow from the rows: by rules, without taste.
 
-Speed is the median of decoding over the sweep's prompts. Two speeds whose 95 % intervals overlap
-are called alike. A level made from a lossy source is recommended for speed alone. Nothing that
+Speed is Board.speed: plain decoding of the target, times the speed-up. Two speeds whose 95 %
+intervals overlap are called alike. A level made from a lossy source is recommended for speed alone. Nothing that
 was not measured is said.
 """
 
@@ -48,9 +48,9 @@ class Recommendation:
 def recommend(board: Board, limits: Limits | None = None) -> Recommendation:
     """Judge a sweep."""
     limits = limits or Limits()
-    if not any(map(_is_worth_naming, board.good)):
+    ranked = board.ranked
+    if not ranked:
         return Recommendation(("Nothing could be measured, so nothing is recommended.",))
-    ranked = sorted(filter(_is_worth_naming, board.good), key=lambda c: -(c.median_ts or 0.0))
     fastest = ranked[0]
     sentences = [f"Fastest: {_told(board, fastest)}", *_alike(board, ranked)]
     best: Configuration | None = None
@@ -83,9 +83,16 @@ def verdict(configuration: Configuration) -> str:
 
 
 def _told(board: Board, c: Configuration) -> str:
-    parts = [f"{_name(c)}, {c.median_ts:.1f} tokens/s{_range(c.median_ts_low, c.median_ts_high)}"]
-    if c.speed_up is not None:
-        parts.append(f"{c.speed_up:.2f} times plain{_range(c.speed_up_low, c.speed_up_high, 2)}")
+    speed, plain = board.speed(c), board.plain_ts[c.target]
+    assert speed is not None
+    parts = [f"{_name(c)}, {speed.median:.1f} tokens/s"]
+    if c.speed_up is None:
+        parts[0] += _range(speed.low, speed.high)
+    else:
+        parts[0] += (
+            f": {c.speed_up:.2f}{_range(c.speed_up_low, c.speed_up_high, 2)} times plain, which "
+            f"makes {plain.median:.1f}"
+        )
     if c.memory_bytes is not None:
         where = "GPU memory" if c.vram_bytes else "memory at its peak"
         parts.append(f"{c.memory_bytes / 1e9:.2f} GB of {where}")
@@ -105,13 +112,14 @@ def _told(board: Board, c: Configuration) -> str:
 
 def _alike(board: Board, ranked: Sequence[Configuration]) -> list[str]:
     """Those that this sweep cannot tell from the fastest, when they are better in something."""
-    first = ranked[0]
-    if first.median_ts_low is None:
+    first = board.speed(ranked[0])
+    if first is None or first.low is None:
         return []
     near = [
-        c for c in ranked[1:] if c.median_ts_high is not None
-        and c.median_ts_high >= first.median_ts_low
-    ]  # fmt: skip
+        c
+        for c in ranked[1:]
+        if (speed := board.speed(c)) and speed.high is not None and speed.high >= first.low
+    ]
     if not near:
         return []
     names = "; ".join(_name(c) for c in near[:4])
@@ -196,11 +204,6 @@ def _caveats(board: Board, ranked: Sequence[Configuration]) -> list[str]:
         pairs = {(c.target, c.draft) for c in board.failed}
         found.append(f"{len(pairs)} pairs could not be measured; the report says why.")
     return found
-
-
-def _is_worth_naming(c: Configuration) -> bool:
-    """Nobody loads a draft model to decode plainly."""
-    return c.setting != PLAIN or not c.has_draft_model
 
 
 def _has(board: Board, target: str) -> bool:

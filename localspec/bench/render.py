@@ -42,7 +42,7 @@ def as_markdown(title: str, sections: Sequence[Section], plots: Mapping[str, Pat
             lines += [_plain(paragraph), ""]
         if section.points:
             lines += [*(f"- {_plain(point)}" for point in section.points), ""]
-        if section.plot in plots:
+        if section.plot is not None and section.plot in plots:
             lines += [f"![{section.plot_words}]({plots[section.plot].as_posix()})", ""]
         if section.table is not None and section.table.rows:
             lines += [*_markdown_table(section.table), ""]
@@ -63,7 +63,7 @@ def as_html(title: str, sections: Sequence[Section], plots: Mapping[str, bytes])
         if section.points:
             points = "".join(f"<li>{_inline(point)}</li>" for point in section.points)
             parts.append(f"<ul>{points}</ul>")
-        if section.plot in plots:
+        if section.plot is not None and section.plot in plots:
             data = base64.b64encode(plots[section.plot]).decode()
             words = html.escape(section.plot_words)
             parts.append(f'<p><img alt="{words}" src="data:image/png;base64,{data}"></p>')
@@ -91,7 +91,10 @@ def _html_table(table: Table) -> str:
         "<tr>" + "".join(cell("td", i, text) for i, text in enumerate(row)) + "</tr>\n"
         for row in table.rows
     )
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return (
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
 
 
 def _inline(text: str) -> str:

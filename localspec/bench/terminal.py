@@ -5,7 +5,7 @@ from __future__ import annotations
 from unicodedata import east_asian_width
 
 from localspec.bench.board import Board
-from localspec.bench.plan import PLAIN
+from localspec.bench.plan import NO_DRAFT, PLAIN
 from localspec.bench.sections import Table
 
 __all__ = ["chart_lines", "table_lines"]
@@ -37,19 +37,22 @@ def table_lines(table: Table, width: int) -> list[str]:
 
 
 def chart_lines(board: Board, width: int) -> list[str]:
-    """Tokens/s of each pair: plain, and its fastest setting with drafts."""
+    """Tokens/s (Board.speed) of each target, plain and by the fastest setting of each pair."""
     bars: list[tuple[str, float]] = []
     for target in board.targets:
-        plain = [c for c in board.good if c.target == target and c.setting == PLAIN]
-        plain.sort(key=lambda c: c.has_draft_model)  # the one without a draft model first
-        if plain:
-            bars.append((f"{_cut(target, _MOST_LABEL)}, plain", plain[0].median_ts or 0.0))
+        plain = board.plain_ts.get(target)
+        if plain is not None:
+            bars.append((f"{_cut(target, _MOST_LABEL)}, plain", plain.median))
         for draft in board.drafts:
-            found = [c for c in board.of(target, draft) if c.setting != PLAIN]
+            found = [
+                (speed.median, c.setting)
+                for c in board.of(target, draft)
+                if c.setting != PLAIN and (speed := board.speed(c))
+            ]
             if found:
-                best = max(found, key=lambda c: c.median_ts or 0.0)
-                name = _cut(draft, _MOST_LABEL) if best.has_draft_model else "no draft"
-                bars.append((f"  + {name}, {best.setting}", best.median_ts or 0.0))
+                value, setting = max(found)
+                name = _cut(draft, _MOST_LABEL) if draft != NO_DRAFT else "no draft"
+                bars.append((f"  + {name}, {setting}", value))
     if not bars:
         return []
     label = max(_width(name) for name, _ in bars)

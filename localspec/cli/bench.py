@@ -24,7 +24,7 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
           "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}  # fmt: skip
 
 
-class _Size(click.ParamType):
+class _Size(click.ParamType[int]):
     name = "size"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
@@ -85,7 +85,7 @@ def _limits(command: Any) -> Any:
               help="Tokens of an answer.")  # fmt: skip
 @click.option("--repeat", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--n-draft", "n_drafts", callback=_numbers, default="3", show_default=True,
-              metavar="K,K,…", help="Fixed lengths to run live; the rest is predicted.")  # fmt: skip
+              metavar="K,K,…", help="Fixed lengths to run live; others are predicted.")  # fmt: skip
 @click.option("--temperature", "--temp", type=click.FloatRange(0), default=0.0, show_default=True)
 @click.option("--delay", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
               help="Rest before each answer, for machines that get hot.")  # fmt: skip
@@ -101,7 +101,7 @@ def _limits(command: Any) -> Any:
 @click.option("--type-v", "-ctv")
 @_limits
 @click.pass_context
-def bench(ctx: click.Context, **given: Any) -> None:
+def bench(ctx: click.Context, /, **given: Any) -> None:
     """Measure which target and draft quants are fastest here, and what they cost.
 
     Every target runs plain and with every draft, over the same prompts, in turns. Rows go to
