@@ -1,8 +1,8 @@
 """Which pair to run, in words that follow from the rows: by rules, without taste.
 
 Speed is Board.speed: plain decoding of the target, times the speed-up. Two speeds whose 95 %
-intervals overlap are called alike. A level made from a lossy source is recommended for speed alone. Nothing that
-was not measured is said.
+intervals overlap are called alike. A level made from a lossy source is recommended for speed
+alone. Nothing that was not measured is said.
 """
 
 from __future__ import annotations
@@ -112,19 +112,26 @@ def _told(board: Board, c: Configuration) -> str:
 
 def _alike(board: Board, ranked: Sequence[Configuration]) -> list[str]:
     """Those that this sweep cannot tell from the fastest, when they are better in something."""
-    first = board.speed(ranked[0])
-    if first is None or first.low is None:
-        return []
-    near = [
-        c
-        for c in ranked[1:]
-        if (speed := board.speed(c)) and speed.high is not None and speed.high >= first.low
-    ]
+    near = [c for c in ranked[1:] if _overlap(board, ranked[0], c)]
     if not near:
         return []
     names = "; ".join(_name(c) for c in near[:4])
     more = f" and {len(near) - 4} more" if len(near) > 4 else ""
     return [f"Not to be told from it in speed (the 95 % intervals overlap): {names}{more}."]
+
+
+def _overlap(board: Board, a: Configuration, b: Configuration) -> bool:
+    """Intervals of the speed-up where both have one target, since those are paired."""
+    ranges = []
+    for c in (a, b):
+        speed = board.speed(c)
+        low, high = (speed.low, speed.high) if speed else (None, None)
+        if a.target == b.target:
+            low, high = (1.0, 1.0) if c.setting == PLAIN else (c.speed_up_low, c.speed_up_high)
+        if low is None or high is None:
+            return False
+        ranges.append((low, high))
+    return ranges[0][0] <= ranges[1][1] and ranges[1][0] <= ranges[0][1]
 
 
 def _within(

@@ -24,18 +24,14 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
           "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}  # fmt: skip
 
 
-class _Size(click.ParamType[int]):
-    name = "size"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> int:
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"([\d.]+)\s*([KMGT]?I?)B?", str(value).strip().upper())
-        try:
-            assert found is not None
-            return int(float(found[1]) * _UNITS[found[2]])
-        except (AssertionError, KeyError, ValueError):
-            self.fail(f"{value!r} is no size such as 8G, 7.5GB or 8GiB", param, ctx)
+def _size(value: str) -> int:
+    """Bytes."""
+    found = re.fullmatch(r"([\d.]+)\s*([KMGT]?I?)B?", value.strip().upper())
+    try:
+        assert found is not None
+        return int(float(found[1]) * _UNITS[found[2]])
+    except (AssertionError, KeyError, ValueError):
+        raise click.BadParameter(f"{value!r} is no size such as 8G, 7.5GB or 8GiB") from None
 
 
 class _BenchGroup(click.Group):
@@ -63,7 +59,7 @@ def _numbers(_ctx: Any, _param: Any, value: str) -> tuple[int, ...]:
 def _limits(command: Any) -> Any:
     for option in (
         click.option("--max-kl", type=click.FloatRange(0), help="Most KL from the best target."),
-        click.option("--max-memory", type=_Size(), metavar="SIZE", help="Such as 8G."),
+        click.option("--max-memory", type=_size, metavar="SIZE", help="Such as 8G."),
     ):
         command = option(command)
     return command
