@@ -13,8 +13,7 @@ from typing import Any
 
 from localspec.bench.configuration import Configuration, configuration_of
 from localspec.bench.intervals import Interval, median_interval
-from localspec.bench.plan import PLAIN
-from localspec.bench.prediction import predicted_name
+from localspec.bench.plan import PLAIN, predicted_name
 from localspec.bench.quality_rows import Agreement, Quality, agreement_of, quality_of
 from localspec.errors import InvalidOptionError
 

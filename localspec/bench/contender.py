@@ -12,7 +12,6 @@ from pathlib import Path
 
 from localspec.errors import LocalspecError
 from localspec.library.gguf_header import UNQUANTISED, part_paths, read_header
-from localspec.llama.quantize import is_lossy
 
 __all__ = ["Contender", "contender", "level_label", "unique_labels"]
 
@@ -46,7 +45,7 @@ def contender(path: Path, reference: str, *, source: Path | None = None) -> Cont
     label = path.stem
     try:
         header = read_header(path)
-        lossy_source = source is not None and is_lossy(read_header(source))
+        lossy_source = source is not None and read_header(source).quant not in UNQUANTISED
     except LocalspecError as error:
         size = sum(part.stat().st_size for part in part_paths(path) if part.is_file())
         return Contender(label, path, reference, size_bytes=size, error=str(error))

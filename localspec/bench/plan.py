@@ -13,7 +13,7 @@ from typing import Any
 from localspec.bench.contender import Contender
 from localspec.bench.prompts import BenchPrompt, fingerprint
 
-__all__ = ["NO_DRAFT", "PLAIN", "PairPlan", "Plan", "Setting"]
+__all__ = ["NO_DRAFT", "PLAIN", "PairPlan", "Plan", "Setting", "predicted_name"]
 
 PLAIN = "plain"
 NO_DRAFT = "none"
@@ -103,3 +103,8 @@ class Plan:
     def blocks(self) -> tuple[tuple[BenchPrompt, int], ...]:
         """Prompt and repetition: what is answered in every setting before the next one."""
         return tuple((prompt, i) for i in range(self.repeat) for prompt in self.prompts)
+
+
+def predicted_name(setting: str, drafter: str) -> str:
+    """The name of a live setting among predictions; drafter as its stats say."""
+    return setting if setting.startswith("K=") else f"controller, {drafter}"

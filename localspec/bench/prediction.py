@@ -15,7 +15,7 @@ from localspec.bench.replay import Recording
 from localspec.bench.trace import Trace
 from localspec.speculation.teacher import Position
 
-__all__ = ["Prediction", "predict", "predicted_name"]
+__all__ = ["Prediction", "predict"]
 
 FIXED = (1, 2, 3, 4, 6, 8, 12, 16)
 
@@ -51,11 +51,6 @@ def predict(
         for name, outcome in outcomes.items()
     }
     return Prediction(speed_up, _sum_min(positions))
-
-
-def predicted_name(setting: str, drafter: str) -> str:
-    """The key in Prediction.speed_up of a live setting; drafter as its stats name it."""
-    return setting if setting.startswith("K=") else f"controller, {drafter}"
 
 
 def _sum_min(positions: Sequence[Position]) -> float | None:
