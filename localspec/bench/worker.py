@@ -65,11 +65,13 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     job = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    try:
-        for row in _rows(job):
-            print(json.dumps(row, ensure_ascii=False, allow_nan=False), flush=True)
-    except LocalspecError as error:
-        print(json.dumps({"type": "failed", "error": str(error)}), flush=True)
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
+        os.dup2(2, 1)  # what native code prints is no row
+        try:
+            for row in _rows(job):
+                print(json.dumps(row, ensure_ascii=False, allow_nan=False), file=out, flush=True)
+        except LocalspecError as error:
+            print(json.dumps({"type": "failed", "error": str(error)}), file=out, flush=True)
 
 
 def _rows(job: Mapping[str, Any]) -> Iterator[Row]:
