@@ -14,7 +14,7 @@ from typing import Any
 from localspec.bench.configuration import Configuration, configuration_of
 from localspec.bench.intervals import Interval, median_interval
 from localspec.bench.plan import PLAIN, predicted_name
-from localspec.bench.quality_rows import Agreement, Quality, agreement_of, quality_of
+from localspec.bench.quality_rows import AgreementRow, QualityRow, agreement_of, quality_of
 from localspec.errors import InvalidOptionError
 
 __all__ = ["Board", "Check", "read_board"]
@@ -53,8 +53,8 @@ class Board:
     pairs: Mapping[tuple[str, str], Row]
     predictions: tuple[Row, ...]
     checks: tuple[Check, ...]
-    qualities: Mapping[str, Quality]
-    agreements: Mapping[tuple[str, str], Agreement]
+    qualities: Mapping[str, QualityRow]
+    agreements: Mapping[tuple[str, str], AgreementRow]
     plain_ts: Mapping[str, Interval]
     n_runs: int
     n_unfinished: int

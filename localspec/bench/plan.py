@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from localspec.bench.contender import Contender
@@ -54,6 +55,8 @@ class Plan:
     n_gen: tokens of an answer at most. repeat: answers to each prompt in each setting. n_drafts:
     fixed draft lengths to run live, besides the controller. delay_s: rest before each answer.
     loading, answering: options for every load and answer, as given. prompts_name: for people.
+    has_quality: also let the targets read `text` (None is the built-in one), n_chunks of it at
+    most.
     """
 
     targets: tuple[Contender, ...]
@@ -66,6 +69,9 @@ class Plan:
     delay_s: float = 0.0
     loading: Mapping[str, Any] = field(default_factory=dict)
     answering: Mapping[str, Any] = field(default_factory=dict)
+    text: Path | None = None
+    n_chunks: int | None = None
+    has_quality: bool = True
 
     def pairs(self) -> tuple[PairPlan, ...]:
         """Every target with every draft and with none.

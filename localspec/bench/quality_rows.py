@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-__all__ = ["Agreement", "Quality", "agreement_of", "quality_of"]
+__all__ = ["AgreementRow", "QualityRow", "agreement_of", "quality_of"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quality:
+class QualityRow:
     """One target against `reference`, the best of its sweep or its source. KL in nats.
 
     *_error: one standard error. kl_* and top1_agreement are None for the reference itself.
@@ -41,7 +41,7 @@ class Quality:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
+class AgreementRow:
     """Draft against target over the same text: mean KL in nats, and mean Σ min(p, q)."""
 
     target: str
@@ -56,14 +56,14 @@ class Agreement:
         return {"type": "agreement", **dataclasses.asdict(self)}
 
 
-def quality_of(row: Mapping[str, Any]) -> Quality:
-    """The Quality of a row."""
-    return _read(Quality, row)
+def quality_of(row: Mapping[str, Any]) -> QualityRow:
+    """The QualityRow of a row."""
+    return _read(QualityRow, row)
 
 
-def agreement_of(row: Mapping[str, Any]) -> Agreement:
-    """The Agreement of a row."""
-    return _read(Agreement, row)
+def agreement_of(row: Mapping[str, Any]) -> AgreementRow:
+    """The AgreementRow of a row."""
+    return _read(AgreementRow, row)
 
 
 def _read(kind: type[T], row: Mapping[str, Any]) -> T:

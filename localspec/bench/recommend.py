@@ -149,7 +149,7 @@ def _within(
         if kept and not measured:
             return None, (
                 "The quality limit cannot be judged: no KL was measured in this sweep. Run it "
-                "with --text FILE, or with the built-in text."
+                "without --no-quality."
             )
         kept = [c for c in measured if (board.kl(c.target) or 0.0) <= limits.max_kl]
     if not kept:

@@ -202,7 +202,12 @@ def _quality(board: Board) -> Section:
     header = ("target", "perplexity", "mean KL", "same top token", "against", "tokens")
     return Section(
         "Quality",
-        ("± is one standard error. KL in nats, from the target named under “against”.", *words),
+        (
+            "± is one standard error. KL in nats, from the target named under “against”. The text: "
+            + "; ".join(sorted({q.text for q in board.qualities.values() if q.text}))
+            + ".",
+            *words,
+        ),
         table=Table(header, tuple(rows)),
         plot="speed-quality",
         plot_words="Speed against quality; the Pareto front is marked",

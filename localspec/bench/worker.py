@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -26,7 +26,7 @@ from localspec.llama.devices import list_devices
 from localspec.options import LoadOptions, parse
 from localspec.session import Session
 
-__all__ = ["job_of", "main", "work_of"]
+__all__ = ["job_of", "main", "serve", "work_of"]
 
 
 def job_of(target: Path, draft: Path | None, loading: Mapping[str, Any], work: Work) -> str:
@@ -61,14 +61,19 @@ def work_of(job: Mapping[str, Any]) -> Work:
 
 
 def main() -> None:
-    """Measure the job on stdin. A named error becomes a row of type `failed`."""
+    """Measure the job on stdin."""
+    serve(_rows)
+
+
+def serve(rows_of: Callable[[Mapping[str, Any]], Iterator[Row]]) -> None:
+    """Print the rows of the job on stdin. A named error becomes a row of type `failed`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     job = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
         os.dup2(2, 1)  # what native code prints is no row
         try:
-            for row in _rows(job):
+            for row in rows_of(job):
                 print(json.dumps(row, ensure_ascii=False, allow_nan=False), file=out, flush=True)
         except LocalspecError as error:
             print(json.dumps({"type": "failed", "error": str(error)}), file=out, flush=True)

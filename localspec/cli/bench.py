@@ -85,6 +85,10 @@ def _limits(command: Any) -> Any:
 @click.option("--temperature", "--temp", type=click.FloatRange(0), default=0.0, show_default=True)
 @click.option("--delay", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
               help="Rest before each answer, for machines that get hot.")  # fmt: skip
+@click.option("--text", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Read for perplexity and KL.  [default: a built-in text]")  # fmt: skip
+@click.option("--n-chunks", type=click.IntRange(1), help="At most so many pieces of 512 tokens.")
+@click.option("--no-quality", is_flag=True, help="Measure speed and memory alone.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=DEFAULT_OUT,
               show_default=True, help="A sweep that ended early goes on here.")  # fmt: skip
 @click.option("--n-ctx", "--ctx-size", "-c", type=int)

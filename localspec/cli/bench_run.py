@@ -14,10 +14,12 @@ from localspec.bench.contender import Contender, contender, unique_labels
 from localspec.bench.levels import Making, levels, require_types
 from localspec.bench.plan import NO_DRAFT, Plan
 from localspec.bench.prompts import read_prompts, select
+from localspec.bench.quality_sweep import QualitySweep
 from localspec.bench.recommend import Limits
 from localspec.bench.report import write_report
 from localspec.bench.results import Results
 from localspec.bench.sweep import Sweep
+from localspec.bench.text import read_text
 from localspec.cli.bench_progress import Display, making, shown
 from localspec.cli.loading import fetch
 from localspec.errors import CancelledError, InvalidOptionError
@@ -41,7 +43,10 @@ def run_sweep(given: dict[str, Any]) -> tuple[Board, Limits]:
         try:
             with shown() as display:
                 _introduce(plan, results, display)
+                quality = QualitySweep(plan, results, display.say) if plan.has_quality else None
                 Sweep(plan, results, display.show).run()
+                if quality is not None:
+                    quality.run()
         except KeyboardInterrupt:
             n = sum(row["type"] == "run" for row in results.rows)
             click.echo(
@@ -61,6 +66,8 @@ def plan_of(given: dict[str, Any]) -> Plan:
     """Everything that a person can get wrong is told here, before a model is loaded."""
     loading = {name: given[name] for name in _LOADING if given[name] is not None}
     parse(LoadOptions, loading)
+    if given["text"] is not None:
+        read_text(given["text"])
     quants = require_types((given["quants"] or "").split(","))
     prompts = read_prompts(given["prompts"])
     if given["n_prompts"] is not None:
@@ -84,6 +91,9 @@ def plan_of(given: dict[str, Any]) -> Plan:
         delay_s=given["delay"],
         loading=loading,
         answering={"temperature": given["temperature"]},
+        text=given["text"],
+        n_chunks=given["n_chunks"],
+        has_quality=not given["no_quality"],
     )
 
 

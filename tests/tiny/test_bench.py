@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
+from localspec.bench import levels as levels_module
 from localspec.bench.board import read_board
 from localspec.bench.levels import levels
 from localspec.bench.results import read_rows
-from localspec.errors import InvalidOptionError, ModelFileError, ModelNotFoundError
+from localspec.errors import EngineError, InvalidOptionError, ModelFileError, ModelNotFoundError
 from localspec.llama.importance import read_importance
 from localspec.llama.quantize import quantize
 
@@ -44,6 +45,7 @@ def words(
     return [
         *("bench", "--targets", f"{tiny_target},{folder / 'cut.gguf'}", "--drafts", tiny_draft),
         *("--prompts", folder / "prompts.jsonl", "--n-gen", 12, "--repeat", 3, "-t", 1),
+        *("--n-chunks", 1),
     ]  # type: ignore[list-item]
 
 
@@ -126,6 +128,25 @@ def test_a_finished_sweep_runs_nothing_again(
     before = row_set(folder)
     assert call(environment, *words, "--out", folder).returncode == 0
     assert row_set(folder) == before
+
+
+def test_quality_is_part_of_it(
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+    words: list[str],
+    environment: dict[str, str],
+) -> None:
+    folder, _ = finished
+    board = read_board(read_rows(folder))
+    assert board.qualities["target"].reference == "target"
+    assert board.qualities["target"].perplexity is not None
+    agreement = board.agreements["target", "draft"]
+    assert agreement.kl is not None
+    assert agreement.kl > 0.0
+    assert 0.0 < (agreement.sum_min or 0.0) < 1.0
+    assert not list(folder.glob(".reading*"))
+    ended = call(environment, *words, "--out", folder, "--n-chunks", 2)
+    assert ended.returncode == 2
+    assert "another text" in ended.stderr
 
 
 def test_another_plan_does_not_mix_with_it(
@@ -247,9 +268,16 @@ def test_a_level_that_cannot_be_made_is_a_contender_with_an_error(
     tiny_target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_CACHE", str(tmp_path))
-    good, bad = levels(tiny_target, "x", ["Q4_0", "IQ1_S"])  # the latter needs a matrix
+
+    def refuse(source: Path, path: Path, type_name: str, **given: Any) -> None:
+        if type_name == "IQ1_S":
+            raise EngineError("this quantization requires an imatrix!")
+        quantize(source, path, type_name, **given)
+
+    monkeypatch.setattr(levels_module, "quantize", refuse)
+    good, bad = levels(tiny_target, "x", ["Q4_0", "IQ1_S"])
     assert good.error is None
-    assert bad.error is not None
+    assert "requires an imatrix" in (bad.error or "")
     with pytest.raises(InvalidOptionError, match="unknown quant type"):
         levels(tiny_target, "x", ["Q0"])
 

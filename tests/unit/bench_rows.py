@@ -8,7 +8,7 @@ from typing import Any
 from localspec.bench.board import Board, read_board
 from localspec.bench.configuration import summarise
 from localspec.bench.plan import NO_DRAFT, PLAIN
-from localspec.bench.quality_rows import Quality
+from localspec.bench.quality_rows import QualityRow
 
 Row = dict[str, Any]
 MACHINE = {
@@ -150,7 +150,7 @@ def pair_rows(
 
 def quality_row(target: str, kl: float | None, reference: str) -> Row:
     """What a reading of 1,000 tokens found."""
-    return Quality(
+    return QualityRow(
         target=target,
         reference=reference,
         perplexity=10.0 + (kl or 0.0),
