@@ -1,28 +1,24 @@
 """Quant levels of a source file, made once and kept in the cache folder.
 
-A level is named after its source and remembers it: the source's path, size and time of change and
-the importance matrix are part of the key, so that a changed source gives new levels. Half-made
-files never stand under a level's name.
+A changed source or importance matrix gives new levels. Half-made files never stand under a level's
+name.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock
-from platformdirs import user_cache_path
 
 from localspec.bench.contender import Contender, contender, level_label
 from localspec.errors import DiskSpaceError, InvalidOptionError, LocalspecError, ModelFileError
 from localspec.library.gguf_header import read_header
+from localspec.library.made_levels import level_path
 from localspec.llama.quantize import QUANT_TYPES, quantize
 
-__all__ = ["Making", "levels", "levels_folder", "require_types"]
+__all__ = ["Making", "levels", "require_types"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +28,6 @@ class Making:
     source: Path
     type_name: str
     growing: Path
-
-
-def levels_folder() -> Path:
-    """Where levels are kept: below $LOCALSPEC_CACHE, else below the platform's cache folder."""
-    chosen = os.environ.get("LOCALSPEC_CACHE")
-    root = Path(chosen).expanduser() if chosen else user_cache_path("localspec")
-    return root / "levels"
 
 
 def require_types(names: Iterable[str]) -> tuple[str, ...]:
@@ -73,7 +62,7 @@ def levels(
         if name == original.quant:
             found.append(original)
             continue
-        path = _level_path(source, name, importance)
+        path = level_path(source, name, importance)
         try:
             if not path.is_file():
                 _make(source, path, name, importance, on_make)
@@ -114,14 +103,3 @@ def _make(
             f"{error.strerror or error}; set LOCALSPEC_CACHE to another folder"
         ) from None
     read_header(path)
-
-
-def _level_path(source: Path, type_name: str, importance: Path | None) -> Path:
-    key = [_identity(source), _identity(importance) if importance is not None else None]
-    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:10]
-    return levels_folder() / f"{source.stem}.as-{type_name}.{digest}.gguf"
-
-
-def _identity(path: Path) -> list[str | int]:
-    status = path.stat()
-    return [str(path.resolve()), status.st_size, status.st_mtime_ns]

@@ -97,8 +97,8 @@ def _speed_quality(board: Board) -> Any:
                       parse_math=False)  # fmt: skip
     axes.set_xlabel("mean KL from the reference, nats (0 is the reference)")
     axes.set_ylabel("tokens/s, the fastest setting")
-    axes.set_ylim(bottom=0)
     axes.margins(x=0.2)
+    axes.set_ylim(0, 1.15 * max(ts for _, ts in points))  # room for the names
     axes.legend(frameon=False, fontsize=8)
     return figure
 

@@ -36,16 +36,29 @@ def reference_of(group: Sequence[Contender]) -> Contender:
 
 
 class QualitySweep:
-    """Reads what is missing into an open Results. on_say gets a line for each step.
+    """Reads what is missing into an open Results. on_doing gets a line for each step.
+
+    on_say: what should stay to be read, such as why nothing was measured.
 
     Raises InvalidOptionError when the rows that are there were read on another text.
     """
 
-    def __init__(self, plan: Plan, results: Results, on_say: Callable[[str], None]) -> None:
-        self._plan, self._results, self._on_say = plan, results, on_say
+    def __init__(
+        self,
+        plan: Plan,
+        results: Results,
+        on_doing: Callable[[str], None],
+        on_say: Callable[[str], None],
+    ) -> None:
+        self._plan, self._results = plan, results
+        self._on_doing, self._on_say = on_doing, on_say
         self._text_words = _text_words(plan)
         for row in results.rows:
-            if row["type"] == "quality" and row["text"] not in (None, self._text_words):
+            if (
+                plan.has_quality
+                and row["type"] == "quality"
+                and row["text"] not in (None, self._text_words)
+            ):
                 raise InvalidOptionError(
                     f"{results.path} holds the quality over another text: {row['text']}, not "
                     f"{self._text_words}. Give the same --text and --n-chunks, or another --out"
@@ -109,7 +122,7 @@ class QualitySweep:
                 if row["type"] == "failed":
                     return str(row["error"])
                 if row["type"] == "doing":
-                    self._on_say(f"quality: {row['what']} …")
+                    self._on_doing(f"quality: {row['what']} …")
                 else:
                     self._results.append([row])
         return None

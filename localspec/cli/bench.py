@@ -76,6 +76,7 @@ def _limits(command: Any) -> Any:
 @click.option("--prompts", default="quick", show_default=True, metavar="FILE|SUITE",
               help="Suites: quick, all, or a category; files: Spec-Bench, MT-bench, HumanEval, "
               "ShareGPT, plain lines.")  # fmt: skip
+@click.option("--raw", is_flag=True, help="Continue the prompts as text, for base models.")
 @click.option("--n-prompts", type=click.IntRange(1), help="At most so many, of all categories.")
 @click.option("--n-gen", type=click.IntRange(1), default=128, show_default=True,
               help="Tokens of an answer.")  # fmt: skip

@@ -27,6 +27,9 @@ class Display(Protocol):
     def say(self, words: str) -> None:
         """A line that stays."""
 
+    def doing(self, words: str) -> None:
+        """What goes on now, when no pair is measured."""
+
     def show(self, status: Status) -> None:
         """A step of the sweep."""
 
@@ -38,17 +41,27 @@ def shown() -> Iterator[Display]:
         yield PlainLines()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+    from rich.table import Column
 
+    rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # words give way to numbers
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.fields[words]}", markup=False),
-        BarColumn(bar_width=20),
+        BarColumn(bar_width=12),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[times]}", markup=False),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}", markup=False, table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[words]}", markup=False, table_column=rest),
     )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True) as bars:
+    with Progress(*columns, console=console, transient=True, expand=True) as bars:
         yield LiveLine(bars)
 
 
@@ -61,6 +74,10 @@ class PlainLines:
     def say(self, words: str) -> None:
         """To stderr."""
         click.echo(f"localspec: {visible(words)}", err=True)
+
+    def doing(self, words: str) -> None:
+        """A line too."""
+        self.say(words)
 
     def show(self, status: Status) -> None:
         """Blocks are told once a minute."""
@@ -80,7 +97,7 @@ class LiveLine:
 
     def __init__(self, bars: Any) -> None:
         self._bars = bars
-        self._task = bars.add_task("", total=None, words="", times="")
+        self._task = bars.add_task("", total=None, words="", left="")
 
     def say(self, words: str) -> None:
         """Above the live line."""
@@ -88,17 +105,23 @@ class LiveLine:
 
         self._bars.console.print(Text(visible(words)))
 
+    def doing(self, words: str) -> None:
+        """In the live line."""
+        self._bars.update(self._task, words=visible(words), left="")
+
     def show(self, status: Status) -> None:
         """Pairs that ended stay; the rest replaces itself."""
+        what = status.what
         if status.kind in ("done", "failed"):
             self.say(line(status))
-        words = f"{status.number}/{status.n_pairs} {status.words}: {status.what}"
+            what = status.kind
+        words = f"{status.number}/{status.n_pairs} {status.words}: {what}"
         self._bars.update(
             self._task,
             total=status.n_runs_total,
             completed=status.n_runs,
             words=visible(words),
-            times=times(status),
+            left="" if status.left_s is None else f"about {duration(status.left_s)} left",
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,9 @@ def run_sweep(given: dict[str, Any]) -> tuple[Board, Limits]:
         try:
             with shown() as display:
                 _introduce(plan, results, display)
-                quality = QualitySweep(plan, results, display.say) if plan.has_quality else None
+                quality = QualitySweep(plan, results, display.doing, display.say)
                 Sweep(plan, results, display.show).run()
-                if quality is not None:
+                if plan.has_quality:
                     quality.run()
         except KeyboardInterrupt:
             n = sum(row["type"] == "run" for row in results.rows)
@@ -72,6 +73,8 @@ def plan_of(given: dict[str, Any]) -> Plan:
     prompts = read_prompts(given["prompts"])
     if given["n_prompts"] is not None:
         prompts = select(prompts, given["n_prompts"])
+    if given["raw"]:
+        prompts = tuple(replace(prompt, is_raw=True) for prompt in prompts)
     target_names = _split(given["targets"]) or [DEFAULT]
     for name in target_names:
         locate(name, "target")  # a wrong name before any download
