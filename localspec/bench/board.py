@@ -144,6 +144,23 @@ class Board:
                     by_name[name].append(speed_up)
         return {name: statistics.median(found) for name, found in by_name.items()}
 
+    def sampled(self, target: str, draft: str) -> dict[tuple[str, str], tuple[float, int]]:
+        """Best predicted speed-up and its K, by temperature and verifier; medians over prompts."""
+        found: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        for row in self.predictions:
+            if (row["target"], row["draft"]) != (target, draft):
+                continue
+            for temperature, verifiers in row.get("sampled", {}).items():
+                for verifier, by_k in verifiers.items():
+                    for k, speed_up in by_k.items():
+                        found[temperature, verifier][int(k)].append(speed_up)
+        return {
+            way: max((statistics.median(values), k) for k, values in by_k.items())
+            for way, by_k in found.items()
+        }
+
     @property
     def prediction_error(self) -> float | None:
         """Median of |predicted / live − 1| of tokens/s; None without live runs to compare."""

@@ -207,6 +207,7 @@ def _prediction(
         "plain_ts": plain["avg_ts"],
         "speed_up": found.speed_up,
         "sum_min": found.sum_min,
+        "sampled": found.sampled,
     }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from localspec.bench.policies import table
 from localspec.bench.replay import Recording
+from localspec.bench.sampled import sampled_speed_ups
 from localspec.bench.trace import Trace
 from localspec.speculation.teacher import Position
 
@@ -26,10 +27,12 @@ class Prediction:
 
     sum_min: mean Σ min(p, q) at temperature 1 over the answer, from the most probable tokens of
     both models (a lower bound by the mass that is left out); None without a draft model.
+    sampled: as sampled_speed_ups() gives it.
     """
 
     speed_up: dict[str, float]
     sum_min: float | None
+    sampled: dict[str, dict[str, dict[str, float]]]
 
 
 def predict(
@@ -50,7 +53,9 @@ def predict(
         name.replace("fixed ", "K="): round(outcome.tokens_per_s / plain, 4)
         for name, outcome in outcomes.items()
     }
-    return Prediction(speed_up, _sum_min(positions))
+    depth = len(prompt_ids) + len(positions) // 2
+    sampled = sampled_speed_ups(positions, recording.costs(), depth)
+    return Prediction(speed_up, _sum_min(positions), sampled)
 
 
 def _sum_min(positions: Sequence[Position]) -> float | None:

@@ -49,7 +49,7 @@ def sections(board: Board, limits: Limits | None = None) -> tuple[Section, ...]:
     if board.good:
         found += [_speed(board), _speed_up(board), _categories(board), _quality(board)]
         found += [_acceptance(board), _time(board), _costs(board), _loads(board)]
-        found += [_prediction(board)]
+        found += [_prediction(board), *_sampled(board)]
     if board.failed:
         found.append(_failures(board))
     found.append(Section("What the numbers mean, and what not", points=_MEANING))
@@ -310,6 +310,24 @@ def _prediction(board: Board) -> Section:
         rows.append((*pair, *(_number(found.get(name), 2) for name in names)))
     header = ("target", "draft", *(name.removeprefix("controller, ") for name in names))
     return Section("Predicted speed-up", tuple(words), table=Table(header, tuple(rows), 2))
+
+
+def _sampled(board: Board) -> list[Section]:
+    found = {pair: ways for pair in board.pairs if (ways := board.sampled(*pair))}
+    if not found:
+        return []
+    names = tuple(dict.fromkeys(way for ways in found.values() for way in ways))
+    rows = [
+        (*pair, *(f"{ways[name][0]:.2f} (K={ways[name][1]})" for name in names))
+        for pair, ways in found.items()
+    ]
+    header = ("target", "draft", *(f"{verifier}, {t}" for t, verifier in names))
+    words = (
+        "Speed over plain of the best fixed length, by verifier and temperature with the other "
+        "sampling settings at their defaults: estimates from the laws that both models had over "
+        "the recorded answers. Not checked by live runs here.",
+    )
+    return [Section("Predicted when sampling", words, table=Table(header, tuple(rows), 2))]
 
 
 def _failures(board: Board) -> Section:
