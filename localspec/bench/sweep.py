@@ -203,11 +203,16 @@ class Sweep:
 def _require_alike(earlier: Row, now: Row, path: Path) -> None:
     """One file holds one sweep: what was measured otherwise does not belong beside it."""
     for name in ("version", "workload", "repeat", "n_drafts", "delay_s", "loading", "machine"):
-        if earlier.get(name) != now[name]:
-            raise InvalidOptionError(
-                f"{path} holds another sweep: its {name} is {earlier.get(name)}, here it is "
-                f"{now[name]}. Give the same options to go on with it, or another --out"
-            )
+        then, here = earlier.get(name), now[name]
+        if then == here:
+            continue
+        if isinstance(then, dict):  # name what differs in it alone
+            keys = [key for key in {**then, **here} if then.get(key) != here.get(key)]
+            then, here = ({key: found.get(key) for key in keys} for found in (then, here))
+        raise InvalidOptionError(
+            f"{path} holds another sweep: its {name} has {then}, here it is {here}. Give the same "
+            "options to go on with it, or another --out"
+        )
 
 
 def _require_same_file(rows: Sequence[Row], label: str, size_bytes: int) -> None:

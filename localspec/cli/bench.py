@@ -72,7 +72,11 @@ def _limits(command: Any) -> Any:
               "draft model.  [default: the targets' own]")  # fmt: skip
 @click.option("--quants", metavar="Q8_0,Q4_K_M,…", help="Make these levels of the targets, and of "
               "the drafts unless --drafts is given.")  # fmt: skip
-@click.option("--imatrix", type=click.Path(path_type=Path), help="For making the targets' levels.")
+@click.option(
+    "--imatrix",
+    type=click.Path(path_type=Path, exists=True),
+    help="For making the targets' levels.",
+)
 @click.option("--prompts", default="quick", show_default=True, metavar="FILE|SUITE",
               help="Suites: quick, all, or a category; files: Spec-Bench, MT-bench, HumanEval, "
               "ShareGPT, plain lines.")  # fmt: skip

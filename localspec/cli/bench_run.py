@@ -142,9 +142,8 @@ def _introduce(plan: Plan, results: Results, display: Display) -> None:
     n = sum(len(plan.blocks) * len(pair.settings) for pair in plan.pairs())
     lossy = [c.label for c in (*plan.targets, *plan.drafts) if c.from_lossy]
     display.say(
-        f"{len(plan.targets)} targets × {len(plan.drafts)} drafts and none, "
-        f"{len(plan.prompts)} prompts, {plan.repeat} repetitions: {n} answers of up to "
-        f"{plan.n_gen} tokens"
+        f"targets: {len(plan.targets)}, each plain and with drafts: {len(plan.drafts)}; prompts: "
+        f"{len(plan.prompts)}, repetitions: {plan.repeat}; {n} answers of up to {plan.n_gen} tokens"
     )
     if n_before:
         display.say(f"going on with {results.path}: {n_before} answers are there already")
