@@ -127,13 +127,7 @@ class Board:
         read = self.agreements.get((target, draft))
         if read is not None and read.sum_min is not None:
             return read.sum_min
-        found = [
-            (row["sum_min"], row["n_gen"])
-            for row in self.predictions
-            if (row["target"], row["draft"]) == (target, draft) and row["sum_min"] is not None
-        ]
-        n = sum(n for _, n in found)
-        return sum(value * n for value, n in found) / n if n else None
+        return next((c.sum_min for c in self.of(target, draft)), None)
 
     def predicted(self, target: str, draft: str) -> dict[str, float]:
         """Median predicted speed-up over the prompts, by way of drafting."""

@@ -21,7 +21,7 @@ __all__ = ["Configuration", "configuration_of", "failed_configuration", "summari
 Row = Mapping[str, Any]
 _OF_PAIR = ("model_type", "model_n_params", "draft_type", "draft_size", "n_gpu_layers", "n_threads",
             "n_batch", "n_ctx", "flash_attn", "type_k", "type_v", "device", "power", "load_s",
-            "peak_rss_bytes", "vram_bytes")  # fmt: skip
+            "peak_rss_bytes", "vram_bytes", "t_ms", "d_ms")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,7 @@ class Configuration:
     apart; median_ts with the bounds of its 95 % interval. speed_up: median of the ratios to plain.
     n_prompt: median tokens. acceptance: accepted / judged, by position in the draft too (with
     how many were judged there). draft_share, verify_share, other_share: of the decoding time.
+    sum_min: mean Σ min(p, q) at temperature 1 over the answers. t_ms, d_ms: T(n) and D(n) by n.
     categories: median tokens/s and speed-up of each. n_failed: answers that gave an error.
     """
 
@@ -93,6 +94,9 @@ class Configuration:
     same_as_plain: float | None = None
     drafters: tuple[str, ...] = ()
     categories: Mapping[str, Mapping[str, float | None]] = dataclasses.field(default_factory=dict)
+    sum_min: float | None = None
+    t_ms: Mapping[str, float] | None = None
+    d_ms: Mapping[str, float] | None = None
     samples_ns: tuple[int, ...] = ()
     samples_ts: tuple[float, ...] = ()
 
@@ -132,13 +136,14 @@ def failed_configuration(head: Mapping[str, Any], error: str) -> Configuration:
 
 
 def summarise(
-    head: Mapping[str, Any], runs: Sequence[Row], pair: Row, *, n_gen: int
+    head: Mapping[str, Any], rows: Sequence[Row], pair: Row, *, n_gen: int
 ) -> Configuration:
-    """Sum up the runs of one setting. runs: all runs of its pair, plain ones among them.
+    """Sum up the runs of one setting.
 
-    head: the fields that need no measurement. pair: the pair's own row.
+    rows: the pair's runs, plain ones among them, and its predictions. head: the fields that need no measurement. pair: the pair's own row.
     """
     setting = head["setting"]
+    runs = [row for row in rows if row["type"] == "run"]
     mine = [run for run in runs if run["setting"] == setting]
     good = [run for run in mine if "error" not in run and run["n_gen"] > 0]
     facts: dict[str, Any] = {name: pair.get(name) for name in _OF_PAIR}
@@ -187,6 +192,7 @@ def summarise(
         same_as_plain=statistics.fmean(bool(run["same_as_plain"]) for run in good),
         drafters=tuple(sorted({run["drafter"] for run in good})),
         categories=_by_category(good, plain, is_plain=setting == PLAIN),
+        sum_min=_sum_min(rows),
         samples_ns=tuple(ns),
         samples_ts=tuple(rates),
     )
@@ -196,6 +202,16 @@ def _ratios(good: Sequence[Row], plain: Mapping[Any, Row]) -> list[list[float]]:
     """Speed over plain in the same block, clustered by prompt."""
     paired = [run for run in good if _block(run) in plain]
     return _clusters(paired, lambda run: run["avg_ts"] / plain[_block(run)]["avg_ts"])
+
+
+def _sum_min(rows: Sequence[Row]) -> float | None:
+    found = [
+        (row["sum_min"], row["n_gen"])
+        for row in rows
+        if row["type"] == "prediction" and row["sum_min"] is not None
+    ]
+    n = sum(n for _, n in found)
+    return sum(value * n for value, n in found) / n if n else None
 
 
 def _by_category(

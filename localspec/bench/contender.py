@@ -70,14 +70,14 @@ def level_label(source: Path, quant: str) -> str:
 
 
 def unique_labels(contenders: Iterable[Contender]) -> tuple[Contender, ...]:
-    """Without repeated files; where two have one label, the folder is put before it."""
+    """Without repeated files; where a label is taken, the folder is put before it."""
     kept: dict[Path, Contender] = {}
     for found in contenders:
         kept.setdefault(found.path.resolve(), found)
     labels = [found.label for found in kept.values()]
     return tuple(
         replace(found, label=f"{found.path.resolve().parent.name}/{found.label}")
-        if labels.count(found.label) > 1
+        if labels.count(found.label) > 1 or found.label == "none"
         else found
         for found in kept.values()
     )

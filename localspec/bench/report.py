@@ -54,7 +54,7 @@ def write_report(board: Board, folder: Path, limits: Limits | None = None) -> li
 def _csv(board: Board) -> str:
     """One line a configuration; lists and objects as JSON, quality and Σ min(p, q) beside it."""
     out = io.StringIO()
-    extra = ("kl_mean", "perplexity", "top1_agreement", "quality_reference", "sum_min")
+    extra = ("kl_mean", "perplexity", "top1_agreement", "quality_reference")
     rows: list[dict[str, Any]] = []
     for c in board.configurations:
         quality = board.qualities.get(c.target)

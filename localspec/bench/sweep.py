@@ -83,12 +83,14 @@ class Sweep:
         self._results.drop(
             lambda row: (
                 (row["type"] == "run" and (*_key(row), *_block(row)) not in whole)
+                # of a pair that failed: it is tried again
                 or (row["type"] == "configuration" and _key(row) not in measured)
-            )  # failed: try again
+            )
         )
         if not earlier:
             self._results.append([header])
-        self._n_done = sum(row["type"] == "run" for row in self._results.rows)
+        ours = {pair.key for pair in self._pairs}
+        self._n_done = sum(r["type"] == "run" and _key(r) in ours for r in self._results.rows)
 
     def _whole_blocks(self) -> set[tuple[Any, ...]]:
         """Blocks whose runs are all there; others are measured again, since they are paired."""
@@ -113,9 +115,8 @@ class Sweep:
         if any(row["type"] == "configuration" for row in mine):
             return
         facts = next(row for row in mine if row["type"] == "pair")
-        runs = [row for row in mine if row["type"] == "run"]
         found = [
-            summarise(_head(pair, i), runs, facts, n_gen=self._plan.n_gen)
+            summarise(_head(pair, i), mine, facts, n_gen=self._plan.n_gen)
             for i in range(len(pair.settings))
         ]
         self._results.append([configuration.as_row() for configuration in found])
@@ -163,8 +164,8 @@ class Sweep:
     def _fail(self, number: int, pair: PairPlan, error: str) -> None:
         found = [failed_configuration(_head(pair, i), error) for i in range(len(pair.settings))]
         self._results.append([configuration.as_row() for configuration in found])
-        n_left = len(self._plan.blocks) * len(pair.settings)
-        self._n_total -= n_left
+        n_made = sum(r["type"] == "run" and _key(r) == pair.key for r in self._results.rows)
+        self._n_total -= len(self._plan.blocks) * len(pair.settings) - n_made
         self._tell("failed", number, pair, error, found)
 
     def _tell(

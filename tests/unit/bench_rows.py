@@ -144,7 +144,7 @@ def pair_rows(
             "target_from_lossy": from_lossy,
             "draft_from_lossy": False,
         }
-        rows.append(summarise(head, runs, pair, n_gen=20).as_row())
+        rows.append(summarise(head, rows, pair, n_gen=20).as_row())
     return rows
 
 
