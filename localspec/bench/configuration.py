@@ -140,7 +140,8 @@ def summarise(
 ) -> Configuration:
     """Sum up the runs of one setting.
 
-    rows: the pair's runs, plain ones among them, and its predictions. head: the fields that need no measurement. pair: the pair's own row.
+    rows: the pair's runs, plain ones among them, and its predictions. head: the fields that need
+    no measurement. pair: the pair's own row.
     """
     setting = head["setting"]
     runs = [row for row in rows if row["type"] == "run"]

@@ -104,10 +104,13 @@ def _inline(text: str) -> str:
 def _plain(text: str) -> str:
     """Text outside code marks with what Markdown would take for markup escaped."""
     parts = re.split(r"(`[^`]*`)", text.replace("\n", " "))
-    return "".join(
-        p if p.startswith("`") else re.sub(r"([\\*_<>\[\]|])", r"\\\1", p) for p in parts
-    )
+    return "".join(part if part.startswith("`") else _escaped(part) for part in parts)
 
 
 def _cell(text: str) -> str:
-    return re.sub(r"([\\*_<>|`])", r"\\\1", text.replace("\n", " ")) if text != "---" else text
+    return text if text in ("---", "--:") else _escaped(text.replace("\n", " "))
+
+
+def _escaped(text: str) -> str:
+    """An underscore within a word is none of Markdown's."""
+    return re.sub(r"([\\*<>\[\]|`]|(?<!\w)_|_(?!\w))", r"\\\1", text)

@@ -196,3 +196,11 @@ def test_other_files_and_nothing_in_common_are_refused() -> None:
 def test_rows_of_no_sweep_are_refused() -> None:
     with pytest.raises(InvalidOptionError, match="belong to no sweep"):
         read_board(PAIRS[0])
+
+
+def test_names_with_markup_stay_names(found: Board, tmp_path: Path) -> None:
+    write_report(found, tmp_path)
+    markdown = (tmp_path / "report.md").read_text("utf-8")
+    assert "small\\|odd\\*name" in markdown
+    assert "\\<b\\>broken" in markdown
+    assert "Linux x86_64" in markdown
