@@ -99,6 +99,7 @@ class QualitySweep:
             "n_chunks": self._plan.n_chunks,
             "loading": {k: v for k, v in self._plan.loading.items() if k != "n_ctx"},
             "folder": str(self._results.folder / f".reading-{os.getpid()}"),
+            "read": sorted(read),
             "reference": [name, str(reference.path)],
             "targets": [[c.label, str(c.path)] for c in targets],
             "agreements": agreements,

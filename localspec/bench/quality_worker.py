@@ -33,7 +33,7 @@ def main() -> None:
 def _rows(job: Mapping[str, Any]) -> Iterator[Row]:
     """job: text, n_chunks, loading, folder, reference, and targets with the drafts to compare.
 
-    reference, targets and drafts are [label, path]; a target says whether it is still to be read.
+    reference, targets and drafts are [label, path]. read: labels that have their row already.
     """
     text = read_text(Path(job["text"])) if job["text"] is not None else built_in()
     loading = parse(LoadOptions, job["loading"])
@@ -56,6 +56,9 @@ def _qualities(
     reference = Reference.record(
         Path(path), text, folder, n_chunks=job["n_chunks"], loading=loading
     )
+    if name not in job["read"] and name not in [label for label, _ in job["targets"]]:
+        found = Quality.of_reference(reference)  # a level's source, which is no target itself
+        yield _quality_row(name, name, found, job["text_words"]).as_row()
     for label, path in job["targets"]:
         yield {"type": "doing", "what": f"{label} reads the text"}
         try:

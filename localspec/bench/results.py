@@ -43,7 +43,7 @@ class Results:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock.acquire(timeout=0)
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            self._fd = self._opened()
             self.rows = self._read_and_trim()
         except Timeout:
             raise BusyError(f"another sweep writes to {self.folder}: wait for it") from None
@@ -86,14 +86,19 @@ class Results:
                         out.write(json.dumps(row, ensure_ascii=False) + "\n")
                     out.flush()
                     os.fsync(out.fileno())
-                os.replace(partial, self.path)
-                os.close(self._fd)
-                self._fd = os.open(self.path, os.O_RDWR)
+                os.close(self._fd)  # Windows replaces no open file
+                try:
+                    os.replace(partial, self.path)
+                finally:
+                    self._fd = self._opened()
             except OSError as error:
                 partial.unlink(missing_ok=True)
                 raise self._named(error) from None
             self.rows = kept
         return n
+
+    def _opened(self) -> int:
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
 
     def _read_and_trim(self) -> list[Row]:
         """The whole rows; an append that was cut short at the end of the file is removed."""
@@ -105,7 +110,7 @@ class Results:
 
     def _named(self, error: OSError) -> Exception:
         n = sum(row.get("type") == "run" for row in self.rows)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
             return DiskSpaceError(
                 f"the disk of {self.folder} is full. Nothing that was written is lost: {n} runs "
                 f"are in {self.path}. Make room and give the same command again: it goes on there"

@@ -190,9 +190,9 @@ def _quality(board: Board) -> Section:
         rows.append(
             (
                 target,
-                f"{_number(q.perplexity, 4)} ± {_number(q.perplexity_error, 4)}",
+                f"{_digits(q.perplexity, 6)} ± {_digits(q.perplexity_error, 2)}",
                 "reference" if is_reference else
-                f"{_number(q.kl_mean, 5)} ± {_number(q.kl_error, 5)}",
+                f"{_digits(q.kl_mean, 4)} ± {_digits(q.kl_error, 2)}",
                 f"{q.top1_agreement:.1%}" if q.top1_agreement is not None else MISSING,
                 q.reference or MISSING,
                 f"{q.n_tokens:,}",
@@ -340,6 +340,11 @@ def _failures(board: Board) -> Section:
 
 def _number(value: float | None, digits: int) -> str:
     return MISSING if value is None else f"{value:.{digits}f}"
+
+
+def _digits(value: float | None, n: int) -> str:
+    """So many significant ones."""
+    return MISSING if value is None else f"{value:.{n}g}"
 
 
 def _percent(value: float | None) -> str:
