@@ -104,15 +104,16 @@ class Board:
 
     @property
     def ranked(self) -> tuple[Configuration, ...]:
-        """The measured ones that a person would run, the fastest first.
+        """The ones to choose from, the fastest first: drafts that pay, and each target plain.
 
-        Nobody loads a draft model to decode plainly, so that is left out.
+        What this sweep cannot tell from plain decoding is left out: it would only cost memory.
         """
-        found = [
-            (speed.median, c)
-            for c in self.good
-            if (c.setting != PLAIN or not c.has_draft_model) and (speed := self.speed(c))
-        ]
+        plain: dict[str, Configuration] = {}
+        for c in sorted(self.good, key=lambda c: c.has_draft_model):
+            if c.setting == PLAIN:
+                plain.setdefault(c.target, c)
+        paying = [c for c in self.good if c.verdict == "pays"]
+        found = [(speed.median, c) for c in (*plain.values(), *paying) if (speed := self.speed(c))]
         return tuple(c for _, c in sorted(found, key=lambda pair: -pair[0]))
 
     def kl(self, target: str) -> float | None:

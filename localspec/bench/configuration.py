@@ -106,6 +106,23 @@ class Configuration:
         return self.target, self.draft, self.setting
 
     @property
+    def verdict(self) -> str:
+        """By the interval of speed_up: `pays`, `costs`, or `no difference` that a sweep can tell.
+
+        `nothing drafted` where a ratio would be the noise of plain decoding against itself;
+        `too few` answers for an interval; `baseline` for plain decoding.
+        """
+        if self.setting == PLAIN:
+            return "baseline"
+        if self.n_draft_mean == 0.0:
+            return "nothing drafted"
+        if self.speed_up_low is None or self.speed_up_high is None:
+            return "too few"
+        if self.speed_up_low > 1.0:
+            return "pays"
+        return "costs" if self.speed_up_high < 1.0 else "no difference"
+
+    @property
     def has_draft_model(self) -> bool:
         """True when a draft model was loaded."""
         return self.draft != NO_DRAFT

@@ -1,8 +1,9 @@
 """Medians with an interval by bootstrap: how far another sweep of this kind may differ.
 
 Pure numpy. Samples come in clusters, one for each prompt, since the repetitions of one prompt are
-alike: clusters are drawn first, then samples within them. With few prompts such an interval is
-rough, and it says nothing of prompts of another kind.
+alike: clusters are drawn first, then samples within them. A bootstrap of fewer than five clusters
+is too narrow by far; there the interval is the range of all samples, and of fewer than five samples
+there is none.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ __all__ = ["Interval", "median_interval"]
 
 _N_DRAWS = 2000
 _LEVEL = 0.95
+_FEWEST = 5  # the range of so many samples holds their median 94 times in 100
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A median, and the 95 % interval around it; None where one sample is all there is."""
+    """A median, and the 95 % interval around it; None where there are too few samples for one."""
 
     median: float
     low: float | None
@@ -34,8 +36,10 @@ def median_interval(clusters: Sequence[Sequence[float]], *, seed: int = 0) -> In
         return None
     pooled = np.concatenate(kept)
     median = float(np.median(pooled))
-    if len(pooled) < 2:
+    if len(pooled) < _FEWEST:
         return Interval(median, None, None)
+    if len(kept) < _FEWEST:
+        return Interval(median, float(pooled.min()), float(pooled.max()))
     rng = np.random.default_rng(seed)
     sizes = np.array([len(cluster) for cluster in kept])
     table = np.zeros((len(kept), sizes.max()))

@@ -185,7 +185,7 @@ def _time(board: Board) -> Any:
     if not found:
         return None
     found = found[:24]
-    figure, axes = _axes(7, 1.4 + 0.28 * len(found))
+    figure, axes = _axes(9, 1.4 + 0.28 * len(found))
     left = [0.0] * len(found)
     for i, part in enumerate(("draft", "verify", "other")):
         shares = [float(getattr(c, f"{part}_share")) for c in found]
@@ -221,8 +221,8 @@ def _legend(axes: Any) -> None:
         text.set_parse_math(False)
 
 
-def _short(label: str, most: int = 28) -> str:
-    """The end of a label says the quant, so the middle goes."""
+def _short(label: str, most: int = 30) -> str:
+    """The head of a label says the size, its end the quant: what is between them goes."""
     if label == NO_DRAFT:
         return "no draft"
-    return label if len(label) <= most else f"{label[: most - 15]}…{label[-14:]}"
+    return label if len(label) <= most else f"{label[: most - 10]}…{label[-9:]}"

@@ -15,7 +15,7 @@ from localspec.bench.board import Board
 from localspec.bench.configuration import Configuration
 from localspec.bench.plan import PLAIN
 
-__all__ = ["Limits", "Recommendation", "command", "recommend", "verdict"]
+__all__ = ["Limits", "Recommendation", "command", "recommend"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +70,6 @@ def command(configuration: Configuration, *, temperature: float | None = None) -
     if temperature is not None:
         words += ["--temp", f"{temperature:g}"]
     return shlex.join(words)
-
-
-def verdict(configuration: Configuration) -> str:
-    """`pays`, `costs`, or `no difference` that this sweep can tell; `unknown` without a ratio."""
-    low, high = configuration.speed_up_low, configuration.speed_up_high
-    if configuration.speed_up is None or low is None or high is None:
-        return "unknown"
-    if low > 1.0:
-        return "pays"
-    return "costs" if high < 1.0 else "no difference"
 
 
 def _told(board: Board, c: Configuration) -> str:
@@ -174,26 +164,31 @@ def _nearest(board: Board, limits: Limits) -> str:
 
 def _of_target(board: Board, target: str) -> str:
     """Does speculation pay with this target?"""
-    tried = [c for c in board.good if c.target == target and c.setting != PLAIN and c.speed_up]
-    if not tried:
+    mine = [c for c in board.good if c.target == target and c.setting != PLAIN]
+    tried = [c for c in mine if c.speed_up and c.verdict != "nothing drafted"]
+    if not mine:
         return f"{target}: no drafts could be tried."
-    best = max(tried, key=lambda c: c.speed_up or 0.0)
+    if not tried:
+        return f"{target}: nothing was worth drafting; without a draft model it needs less memory."
+    best = max(tried, key=lambda c: (c.verdict == "pays", c.speed_up or 0.0))
     ratio = f"{best.speed_up:.2f}{_range(best.speed_up_low, best.speed_up_high, 2)}"
     how = f"{best.setting} with {best.draft if best.has_draft_model else 'no draft model'}"
-    said = verdict(best)
-    if said == "pays":
+    if best.verdict == "pays":
         return f"{target}: drafting pays, {ratio} times plain at best ({how})."
-    if said == "costs":
+    if best.verdict == "costs":
         return (
             f"{target}: drafting does not pay here, at best {ratio} times plain ({how}): "
             "run it with `--drafter none`."
         )
-    if said == "no difference":
+    if best.verdict == "no difference":
         return (
             f"{target}: drafting makes no difference that this sweep can tell, at best {ratio} "
             f"times plain ({how}); without a draft model it needs less memory."
         )
-    return f"{target}: {ratio} times plain at best ({how}), from one answer: too few to judge."
+    return (
+        f"{target}: {ratio} times plain at best ({how}), from {best.n_runs} answers: too few to "
+        "judge, five are the least."
+    )
 
 
 def _caveats(board: Board, ranked: Sequence[Configuration]) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from localspec.bench.board import Board
 from localspec.bench.configuration import Configuration
 from localspec.bench.plan import NO_DRAFT, PLAIN
-from localspec.bench.recommend import Limits, recommend, verdict
+from localspec.bench.recommend import Limits, recommend
 
 __all__ = ["Section", "Table", "sections", "speed_table"]
 
@@ -61,7 +61,8 @@ _MEANING = (
     "apart. Each answer begins with empty caches and nothing learned, as `localspec run` does.",
     "× plain is the median of ratios, each against plain decoding of the same prompt in the same "
     "repetition, process and minute. Brackets are 95 % bootstrap intervals over prompts and "
-    "repetitions; they say nothing of prompts of another kind.",
+    "repetitions (with fewer than five prompts the range of all answers, with fewer than five "
+    "answers none); they say nothing of prompts of another kind.",
     "Acceptance is accepted / judged: tokens behind a rejected one were never looked at. Tokens "
     "per pass count the target's own token too; plain decoding has 1.",
     "Memory is the peak of a process that loaded this pair at this context size, or what the GPU "
@@ -93,7 +94,7 @@ def _speed_row(c: Configuration) -> tuple[str, ...]:
         c.setting,
         _number(c.median_ts, 1) + _bounds(c.median_ts_low, c.median_ts_high, 1),
         _number(c.speed_up, 2) + _bounds(c.speed_up_low, c.speed_up_high, 2),
-        verdict(c) if c.setting != PLAIN else "baseline",
+        c.verdict,
         f"{c.acceptance:.0%}" if c.acceptance is not None else MISSING,
         _number(c.tokens_per_pass, 2),
         f"{c.ttft_s:.2f} s" if c.ttft_s is not None else MISSING,

@@ -71,7 +71,7 @@ def _bar(length: float) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most // 2 - 1]}…{text[-(most - most // 2) :]}"
+    return text if len(text) <= most else f"{text[: most - 10]}…{text[-9:]}"
 
 
 def _width(text: str) -> int:

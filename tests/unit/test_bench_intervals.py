@@ -7,8 +7,8 @@ import numpy as np
 from localspec.bench.intervals import median_interval
 
 
-def test_one_sample_has_no_interval() -> None:
-    found = median_interval([[2.0]])
+def test_four_samples_have_no_interval() -> None:
+    found = median_interval([[2.0, 2.0], [2.0, 3.0]])
     assert found is not None
     assert (found.median, found.low, found.high) == (2.0, None, None)
     assert median_interval([]) is None
@@ -16,9 +16,15 @@ def test_one_sample_has_no_interval() -> None:
 
 
 def test_equal_samples_have_no_width() -> None:
-    found = median_interval([[1.5, 1.5], [1.5]])
+    found = median_interval([[1.5]] * 6)
     assert found is not None
     assert (found.median, found.low, found.high) == (1.5, 1.5, 1.5)
+
+
+def test_few_prompts_have_the_range_of_their_answers() -> None:
+    found = median_interval([[1.0, 1.2, 1.1], [2.0, 2.2]])
+    assert found is not None
+    assert (found.median, found.low, found.high) == (1.2, 1.0, 2.2)
 
 
 def test_the_same_samples_give_the_same_interval() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from localspec.bench.board import Board
 from localspec.bench.plots import pareto
-from localspec.bench.recommend import Limits, command, recommend, verdict
+from localspec.bench.recommend import Limits, command, recommend
 from tests.unit.bench_rows import board, pair_rows, quality_row
 
 NONE_BIG = pair_rows("big", "none", {"plain": 10.0, "copies": 10.1}, peak_gb=3.0)
@@ -89,6 +89,27 @@ def test_a_draft_model_that_costs_is_never_the_fastest() -> None:
     assert result.fastest.draft == "none"
 
 
+def test_what_cannot_be_told_from_plain_is_not_recommended_over_it() -> None:
+    loose = pair_rows("low", "small", {"plain": 16.0, "auto": 17.0})
+    for row in loose:  # one answer in six was slower
+        if row.get("setting") == "auto" and row["type"] == "configuration":
+            row.update(speed_up_low=0.9, speed_up_high=1.2)
+    result = recommend(board(NONE_LOW, loose))
+    assert result.fastest is not None
+    assert result.fastest.setting == "plain"
+    assert any("no difference that this sweep can tell" in s for s in result.sentences)
+
+
+def test_where_nothing_was_drafted_a_ratio_is_noise() -> None:
+    quiet = pair_rows("low", "small", {"plain": 16.0, "auto": 17.0})
+    for row in quiet:
+        if row.get("setting") == "auto" and row["type"] == "configuration":
+            row["n_draft_mean"] = 0.0
+    result = recommend(board(NONE_LOW, quiet))
+    assert result.fastest is not None
+    assert result.fastest.setting == "plain"
+
+
 def test_a_level_of_a_lossy_source_is_for_speed_only() -> None:
     result = recommend(board(NONE_LOW, more=[quality_row("low", 0.001, "source")]))
     assert "for its speed only, and cannot be better than its source" in result.sentences[0]
@@ -104,10 +125,10 @@ def test_speeds_that_cannot_be_told_apart_are_said_to_be_alike() -> None:
 
 
 def test_verdicts(found: Board) -> None:
-    told = {c.key: verdict(c) for c in found.good}
+    told = {c.key: c.verdict for c in found.good}
     assert told["big", "small", "auto"] == "pays"
     assert told["low", "small", "auto"] == "costs"
-    assert told["big", "none", "plain"] == "unknown"
+    assert told["big", "none", "plain"] == "baseline"
 
 
 def test_nothing_measured_recommends_nothing() -> None:
