@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -52,9 +54,6 @@ def test_closing_the_rows_ends_the_process(module: Path) -> None:
 
 def test_a_worker_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
     """The parent's end of stdin closes, however the parent died."""
-    import subprocess
-    import sys
-
     code = (
         "import sys, threading, time\nsys.stdin.readline()\n"
         "from localspec.bench.worker import _end_with_parent\n"
