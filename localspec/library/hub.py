@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import re
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from localspec.errors import DownloadError, ModelNotFoundError
 from localspec.library.gguf_header import part_paths
-from localspec.library.mirror import require_space
+from localspec.library.mirror import Progress, require_space
 
 __all__ = ["HubUnreachableError", "cached_file", "cached_gguf_files", "fetch_file", "pick_files"]
 
@@ -82,9 +84,20 @@ def pick_files(repo: str, quant: str) -> list[str]:
     return picked
 
 
-def fetch_file(repo: str, file: str, *, revision: str | None = None, sha256: str | None = None,
-               size_bytes: int | None = None) -> Path:  # fmt: skip
-    """Download one file into the shared cache; checks the pinned SHA-256 after a download."""
+def fetch_file(
+    repo: str,
+    file: str,
+    *,
+    revision: str | None = None,
+    sha256: str | None = None,
+    size_bytes: int | None = None,
+    on_progress: Progress | None = None,
+) -> Path:
+    """Download one file into the shared cache; checks the pinned SHA-256 after a download.
+
+    on_progress(label, done, total) in bytes, in place of the hub library's own bar, where its
+    version can be asked for that.
+    """
     found = cached_file(repo, file, revision)
     if found is not None:
         return found
@@ -96,7 +109,11 @@ def fetch_file(repo: str, file: str, *, revision: str | None = None, sha256: str
     cache.mkdir(parents=True, exist_ok=True)
     require_space(cache, size_bytes or sizes.get(file) or 0, file)
     try:
-        path = Path(hf_hub_download(repo, file, revision=revision))
+        if on_progress is not None and "tqdm_class" in signature(hf_hub_download).parameters:
+            bar = _reporting(Path(file).name, on_progress)
+            path = Path(hf_hub_download(repo, file, revision=revision, tqdm_class=bar))
+        else:
+            path = Path(hf_hub_download(repo, file, revision=revision))
     except Exception as error:
         raise _named(error, repo, file) from None
     if sha256 is not None and _sha256(path) != sha256:
@@ -106,6 +123,24 @@ def fetch_file(repo: str, file: str, *, revision: str | None = None, sha256: str
             "removed: try again, or give a path"
         )
     return path
+
+
+def _reporting(label: str, on_progress: Progress) -> Any:
+    """A bar for the hub's library that draws nothing and reports bytes."""
+    from tqdm import tqdm
+
+    class Reporting(tqdm):  # type: ignore[type-arg]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **{**kwargs, "mininterval": 0.1, "file": io.StringIO()})
+
+        def display(self, msg: str | None = None, pos: int | None = None) -> bool:
+            on_progress(label, int(self.n), int(self.total or 0))
+            return True
+
+        def close(self) -> None:
+            self.disable = True
+
+    return Reporting
 
 
 def _listing(repo: str) -> Any:

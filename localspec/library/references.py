@@ -33,8 +33,8 @@ def resolve(
 ) -> Path:
     """The GGUF file, fetched when it is not here yet.
 
-    role: "target" or "draft", for the names of pairs. on_progress(label, done, total) in bytes
-    for mirror downloads (the hub's library shows its own). on_note: one-line remarks.
+    role: "target" or "draft", for the names of pairs. on_progress(label, done, total) in bytes.
+    on_note: one-line remarks.
     With HF_HUB_OFFLINE set nothing is fetched, from the mirror neither.
     Raises ModelNotFoundError, DownloadError, DiskSpaceError.
     """
@@ -121,7 +121,7 @@ def _fetch(
     reason = f"{file.file or file.name} is not on the hub"
     if file.repo:
         try:
-            return _from_hub(file)
+            return _from_hub(file, on_progress)
         except DiskSpaceError:
             raise
         except hub.HubUnreachableError as error:
@@ -138,7 +138,7 @@ def _fetch(
     return fetch_from_mirror(file, on_progress)
 
 
-def _from_hub(file: CatalogFile) -> Path:
+def _from_hub(file: CatalogFile, on_progress: Progress | None) -> Path:
     if file.file is not None:
         return hub.fetch_file(
             file.repo,
@@ -146,7 +146,8 @@ def _from_hub(file: CatalogFile) -> Path:
             revision=file.revision,
             sha256=file.sha256,
             size_bytes=file.size_bytes,
+            on_progress=on_progress,
         )
     names = hub.pick_files(file.repo, file.quant or DEFAULT_QUANT)
-    parts = [hub.fetch_file(file.repo, name) for name in names]
+    parts = [hub.fetch_file(file.repo, name, on_progress=on_progress) for name in names]
     return parts[0]

@@ -112,8 +112,8 @@ def _model(front: Front, argument: str) -> None:
     if not argument:
         front.choose_model("target")
         return
-    target, _, draft = argument.partition(" ")
-    settings = replace(front.chat.settings, target=target, draft=_draft_reference(draft or "auto"))
+    target, draft = _two_references(argument)
+    settings = replace(front.chat.settings, target=target, draft=_draft_reference(draft))
     front.chat.load(settings)
     front.show_growth()
 
@@ -124,6 +124,18 @@ def _draft(front: Front, argument: str) -> None:
         return
     front.chat.load(replace(front.chat.settings, draft=_draft_reference(argument)))
     front.show_growth()
+
+
+def _two_references(argument: str) -> tuple[str, str]:
+    """REF [DRAFT]; a path may have spaces, in quotes or when it is a file as it stands."""
+    if Path(argument).expanduser().is_file():
+        return argument, "auto"
+    words = [a or b or c for a, b, c in re.findall(r"\"([^\"]+)\"|'([^']+)'|(\S+)", argument)]
+    if len(words) > 2:
+        raise InvalidOptionError(
+            "/model takes a target and a draft; put a path with spaces in quotes"
+        )
+    return words[0], words[1] if len(words) == 2 else "auto"
 
 
 def _draft_reference(argument: str) -> str | None:

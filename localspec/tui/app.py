@@ -10,6 +10,7 @@ import os
 import shlex
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,14 +30,13 @@ from localspec.talk.candidates import missing
 from localspec.talk.chat import Chat
 from localspec.talk.commands import COMMANDS, code_blocks, run_command
 from localspec.talk.speaker import Answered, Failed, Loaded
-from localspec.tui.clipboard import copy_by_tool
 from localspec.tui.composer import Composer
 from localspec.tui.figures_bar import FiguresBar
-from localspec.tui.help import HelpScreen
+from localspec.tui.front import ScreenFront
 from localspec.tui.inspector import Inspector
-from localspec.tui.pickers import ChatPicker, ConfirmScreen, ModelPicker, size_words
+from localspec.tui.pickers import ConfirmScreen, size_words
 from localspec.tui.status import status_words, suggestions, title_words, welcome_words
-from localspec.tui.themes import CONTRAST, TEXTUAL_NAMES
+from localspec.tui.themes import CONTRAST, legend
 from localspec.tui.transcript import Transcript
 from localspec.tui.turn_view import TurnView
 from localspec.visible import visible
@@ -48,7 +48,7 @@ _LEAVE_WITHIN_S = 3.0
 
 
 class ChatApp(App[int]):
-    """Shows one Chat and is its Front.
+    """Shows one Chat; what commands ask for is in `front`.
 
     theme_name: one of the commands' THEMES. first: a question to ask at once. may_fetch: load
     even when files must be downloaded first, without asking.
@@ -61,7 +61,7 @@ class ChatApp(App[int]):
     Inspector { display: none; width: 45%; }
     .-inspecting Inspector { display: block; }
     .-narrow #main, .-normal #main { layout: vertical; }
-    .-narrow Inspector, .-normal Inspector { width: 100%; height: 65%; }
+    .-narrow Inspector, .-normal Inspector { width: 100%; height: 70%; }
     #suggestions { height: auto; max-height: 8; padding: 0 2; color: $text-muted; display: none; }
     #status { height: auto; max-height: 3; padding: 0 1; color: $text-warning; display: none; }
     .-narrow Footer { display: none; }
@@ -92,12 +92,14 @@ class ChatApp(App[int]):
     ) -> None:
         super().__init__()
         self.chat = chat
+        self.front = ScreenFront(self)
         self._first = first
         self._may_fetch = may_fetch
         self._theme_name = theme_name
-        self._is_stale = True  # the transcript must be brought in line
+        self.is_stale = True  # the transcript must be brought in line
         self._leaving_at = 0.0
         self._status = self._title_shown = ""
+        self._legend_for: tuple[str, int] = ("", 0)  # view and width
         self._painting = False
         self.title_line = Static(id="title", markup=False)
         self.transcript = Transcript()
@@ -122,88 +124,17 @@ class ChatApp(App[int]):
     def on_mount(self) -> None:
         """Begin: load, or ask before a download."""
         self.register_theme(CONTRAST)
-        self.show_theme(self._theme_name)
-        self.show_view(self.chat.settings.view)
+        self.front.show_theme(self._theme_name)
+        self.front.show_view(self.chat.settings.view)
         self.composer.focus()
         self.set_interval(_TICK_S, self._tick)
         self._begin()
-
-    # What a command asks for (see commands.Front).
-
-    def say(self, text: str) -> None:
-        """A passing word; literal."""
-        self.notify(visible(text), markup=False, timeout=max(4.0, len(text) / 20))
-
-    def show_help(self) -> None:
-        """All keys and commands."""
-        self.push_screen(HelpScreen())
-
-    def choose_model(self, role: str) -> None:
-        """A window; what is chosen runs as a command."""
-        if role == "draft" and self.chat.talker is None:
-            self.say("no target is loaded: choose one with /model first")
-            return
-        command = "model" if role == "target" else "draft"
-
-        def chosen(reference: str | None) -> None:
-            if reference:
-                self._load_chosen(command, reference)
-
-        self.push_screen(ModelPicker(self.chat, role), chosen)
-
-    def choose_chat(self) -> None:
-        """A window of the saved chats."""
-
-        def chosen(chat_id: str | None) -> None:
-            if chat_id:
-                run_command(self, f"/load {chat_id}")
-
-        self.push_screen(ChatPicker(), chosen)
-
-    def compose_text(self, text: str, editing: str | None) -> None:
-        """Put text into the message box."""
-        composer = self.composer
-        composer.put(text if editing else composer.text.removeprefix("/file") + text, editing)
-
-    def copy(self, text: str, what: str) -> None:
-        """To the terminal's clipboard, and the platform's where there is a tool."""
-        self.copy_to_clipboard(text)
-        self._copy_by_tool(text)
-        self.say(f"copied {what} ({len(text):,} characters)")
-
-    def show_view(self, view: str) -> None:
-        """off, inline or inspector."""
-        self.screen_stack[0].set_class(view == "inspector", "-inspecting")
-        self._is_stale = True
-        if view == "inspector":
-            self._show_rounds()
-        elif self.is_running and self.inspector.lane.has_focus:
-            self.composer.focus()
-
-    def show_theme(self, name: str) -> None:
-        """dark, light, contrast, ansi."""
-        self.theme = TEXTUAL_NAMES[name]
-
-    def show_all(self) -> None:
-        """The conversation is another one."""
-        self._is_stale = True
-        self.transcript.follow()
-        self._show_rounds()
-
-    def show_growth(self) -> None:
-        """It has grown."""
-        self._is_stale = True
-        self.transcript.follow()
-
-    def leave(self) -> None:
-        """Quit; main closes the chat behind the restored terminal."""
-        self.exit(0)
 
     # Keys.
 
     def action_help(self) -> None:
         """F1."""
-        self.show_help()
+        self.front.show_help()
 
     def action_escape(self) -> None:
         """Stop the answer or the load; else leave editing, else go to the message box."""
@@ -224,32 +155,32 @@ class ChatApp(App[int]):
         if not selected and isinstance(focused, Composer):
             selected = focused.selected_text
         if selected:
-            self.copy(selected, "the selection")
+            self.front.copy(selected, "the selection")
             self.screen.clear_selection()
             return
-        now = self._clock()
+        now = time.monotonic()
         if now - self._leaving_at < _LEAVE_WITHIN_S:
-            self.leave()
+            self.front.leave()
             return
         self._leaving_at = now
         stopped = self.chat.stop()
-        self.say("stopped; Ctrl+C again quits" if stopped else "Ctrl+C again quits")
+        self.front.say("stopped; Ctrl+C again quits" if stopped else "Ctrl+C again quits")
 
     def action_leave(self) -> None:
         """Ctrl+Q."""
-        self.leave()
+        self.front.leave()
 
     def action_cycle_view(self) -> None:
         """off → inline → inspector → off."""
-        run_command(self, "/spec")
+        run_command(self.front, "/spec")
 
     def action_retry(self) -> None:
         """Answer again."""
-        run_command(self, "/retry")
+        run_command(self.front, "/retry")
 
     def action_copy_answer(self) -> None:
         """The last answer."""
-        run_command(self, "/copy")
+        run_command(self.front, "/copy")
 
     def action_think(self) -> None:
         """Open or fold the thinking of the answer that grows, or of the last one."""
@@ -265,7 +196,7 @@ class ChatApp(App[int]):
         """Scroll the conversation; more of a long one at its top."""
         transcript = self.transcript
         if step < 0 and transcript.scroll_y <= 0 and transcript.show_more():
-            self._is_stale = True
+            self.is_stale = True
         elif step < 0:
             transcript.scroll_page_up(animate=False)
         else:
@@ -280,7 +211,7 @@ class ChatApp(App[int]):
         composer = self.composer
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
         if not editor:
-            self.say("set $EDITOR (or $VISUAL) to write the message in it")
+            self.front.say("set $EDITOR (or $VISUAL) to write the message in it")
             return
         with tempfile.TemporaryDirectory(prefix="localspec-") as folder:
             path = Path(folder) / "message.md"
@@ -290,11 +221,11 @@ class ChatApp(App[int]):
                     ended = subprocess.run([*shlex.split(editor), str(path)])
                 text = path.read_text("utf-8", errors="replace").rstrip("\n")
             except (OSError, ValueError) as error:
-                self.say(f"{editor} did not work: {error}")
+                self.front.say(f"{editor} did not work: {error}")
                 return
         self.refresh()
         if ended.returncode:
-            self.say(f"{editor} ended with {ended.returncode}: the message is as it was")
+            self.front.say(f"{editor} ended with {ended.returncode}: the message is as it was")
         else:
             composer.put(text, composer.editing)
 
@@ -304,15 +235,17 @@ class ChatApp(App[int]):
             words = f"/{command.name}"
             for choice in command.choices:
                 line = f"{words} {choice}"
-                yield SystemCommand(line, command.summary, lambda x=line: run_command(self, x))
-            yield SystemCommand(words, command.summary, lambda x=words: run_command(self, x))
+                yield SystemCommand(
+                    line, command.summary, lambda x=line: run_command(self.front, x)
+                )
+            yield SystemCommand(words, command.summary, lambda x=words: run_command(self.front, x))
 
     # Messages of the widgets.
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         """A command, an edit, or a question."""
         if event.text.startswith("/") and not event.text.startswith("//"):
-            run_command(self, event.text.strip())
+            run_command(self.front, event.text.strip())
             return
         text = event.text.removeprefix("/") if event.text.startswith("//") else event.text
         try:
@@ -321,10 +254,10 @@ class ChatApp(App[int]):
             else:
                 self._tell_attachments(self.chat.send(text))
         except LocalspecError as error:
-            self.say(str(error))
+            self.front.say(str(error))
             self.composer.put(event.text, event.editing)  # nothing is lost
             return
-        self.show_growth()
+        self.front.show_growth()
 
     def on_composer_pasted(self, event: Composer.Pasted) -> None:
         """Count a big paste beside the screen."""
@@ -344,25 +277,25 @@ class ChatApp(App[int]):
         try:
             if what == "copy":
                 text = split(turn.text, opened=turn.opened).answer
-                self.copy(text, "the message")
+                self.front.copy(text, "the message")
             elif what == "copy_code":
                 blocks = code_blocks(turn.text)
                 if blocks:
-                    self.copy(blocks[-1], "the last code block")
+                    self.front.copy(blocks[-1], "the last code block")
                 else:
-                    self.say("the message has no code block")
+                    self.front.say("the message has no code block")
             elif what == "edit":
                 question = turn if turn.role == "user" else self.chat.conversation.turns[
                     turn.parent or turn.id]  # fmt: skip
-                self.compose_text(question.text, question.id)
+                self.front.compose_text(question.text, question.id)
             elif what == "retry":
                 self.chat.retry(turn.id)
-                self.show_all()
+                self.front.show_all()
             else:
                 self.chat.branch(turn.id, 1 if what == "next" else -1)
-                self.show_all()
+                self.front.show_all()
         except LocalspecError as error:
-            self.say(str(error))
+            self.front.say(str(error))
 
     # The clock.
 
@@ -376,7 +309,7 @@ class ChatApp(App[int]):
             self._painting = False
 
     async def _paint(self) -> None:
-        if self._is_stale:  # before the news, which belong to the live view of now
+        if self.is_stale:  # before the news, which belong to the live view of now
             await self._sync()
         heard = self.chat.poll()
         had_live = self.transcript.live_view
@@ -390,18 +323,18 @@ class ChatApp(App[int]):
                 self._loaded()
             elif isinstance(news, Failed):
                 self._failed(news)
-        if (had_live.live if had_live else None) is not self.chat.live or self._is_stale:
+        if (had_live.live if had_live else None) is not self.chat.live or self.is_stale:
             await self._sync()
-            self._show_rounds()
+            self.show_rounds()
         live_view = self.transcript.live_view
         if live_view is not None:
             await live_view.paint(is_followed=self.transcript.is_followed)
         if rounds:
-            self._show_rounds()
+            self.show_rounds()
         self._paint_words()
 
     async def _sync(self) -> None:
-        self._is_stale = False
+        self.is_stale = False
         await self.transcript.sync(self.chat.conversation, self.chat.live, self.chat.settings.view)
         await self.transcript.welcome(welcome_words(self.chat))
 
@@ -416,9 +349,17 @@ class ChatApp(App[int]):
             status = self.status
             status.display = bool(words)
             status.update(Content(words))
+        self._paint_legend()
         self.figures.paint(self.chat)
 
-    def _show_rounds(self) -> None:
+    def _paint_legend(self) -> None:
+        view, width = self.chat.settings.view, self.size.width - 8
+        if (view, width) != self._legend_for:
+            self._legend_for = view, width
+            self.composer.border_subtitle = legend(width) if view != "off" else None
+
+    def show_rounds(self) -> None:
+        """The rounds of the answer that grows, or of the last one, for the inspector."""
         if self.chat.settings.view != "inspector":
             return
         rounds: Any = ()
@@ -454,35 +395,19 @@ class ChatApp(App[int]):
                 first, self._first = self._first, None
                 self.chat.send(first)
         except LocalspecError as error:
-            self.say(str(error))
-        self.show_growth()
+            self.front.say(str(error))
+        self.front.show_growth()
 
     def _declined(self) -> None:
         self.chat.failure = "no model was loaded: /model chooses one"
 
-    def _load_chosen(self, command: str, reference: str) -> None:
-        if command == "draft":
-            run_command(self, f"/draft {reference}")
-            return
-        try:
-            wanted = missing(reference, "auto")
-        except LocalspecError as error:
-            self.say(str(error))
-            return
-        if not wanted:
-            run_command(self, f"/model {reference}")
-            return
-        names = ", ".join(f"{c.reference} ({size_words(c.n_bytes)})" for c in wanted)
-        self.push_screen(
-            ConfirmScreen(f"Fetch {names}?", "Fetch", "Not now"),
-            lambda yes: run_command(self, f"/model {reference}") if yes else None,
-        )
-
     def _loaded(self) -> None:
         for note in self.chat.talker.notes if self.chat.talker is not None else ():
-            self.say(note)
+            self.front.say(note)
 
     def _failed(self, news: Failed) -> None:
+        if news.id is None and not news.is_bug:
+            return  # the line above the figures says why no model is loaded
         text = news.error if not news.is_bug else f"this is a bug in localspec: {news.error}"
         self.notify(visible(text), markup=False, severity="error", timeout=15)
 
@@ -498,14 +423,5 @@ class ChatApp(App[int]):
         room = self.chat.talker.n_ctx if self.chat.talker is not None else 0
         what = f"attached {name}" if name else f"pasted {n_characters or 0:,} characters"
         over = f": more than the context of {room:,} holds" if room and n > room else ""
-        self.call_from_thread(self.say, f"{what}: the message has {n:,} tokens{over}"
+        self.call_from_thread(self.front.say, f"{what}: the message has {n:,} tokens{over}"
                               if not name else f"{what}: {n:,} tokens{over}")  # fmt: skip
-
-    @work(thread=True, exit_on_error=False)
-    def _copy_by_tool(self, text: str) -> None:
-        copy_by_tool(text)
-
-    def _clock(self) -> float:
-        import time
-
-        return time.monotonic()

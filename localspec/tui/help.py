@@ -23,12 +23,14 @@ KEYS = (
     ("Esc", "stop the answer; leave editing; close a window"),
     ("Tab, Shift+Tab", "between the message box, the conversation and the rounds"),
     ("Ctrl+R", "answer again"),
-    ("Ctrl+Y", "copy the last answer"),
+    ("F4", "copy the last answer"),
     ("Ctrl+T, F2", "guesses: off, inline, inspector"),
     ("Ctrl+O", "open or fold the thinking"),
+    ("PageUp, PageDown, Ctrl+End", "scroll the conversation; to its end"),
     ("Ctrl+P", "command palette"),
     ("F1", "this help"),
-    ("Ctrl+C twice, Ctrl+Q", "quit; the chat is saved"),
+    ("Ctrl+C", "copy what is selected; else stop, and twice quits; the chat is saved"),
+    ("Ctrl+Q", "quit"),
 )
 
 MESSAGE_KEYS = (

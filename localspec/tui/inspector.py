@@ -33,7 +33,7 @@ class Lane(ScrollView, can_focus=True):
     """One line a round: its number, K, and a chip for each token with its verdict."""
 
     DEFAULT_CSS = """
-    Lane { height: 1fr; min-height: 4; scrollbar-size-vertical: 1; }
+    Lane { height: 1fr; min-height: 4; scrollbar-size-vertical: 1; overflow-x: hidden; }
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -102,9 +102,9 @@ class Lane(ScrollView, can_focus=True):
             return Strip.blank(width, base)
         round_ = self.rounds[at]
         chosen = at == self.at
-        segments = [
-            Segment(f"{'›' if chosen else ' '}{round_.index + 1:>4} K{round_.n_draft:<2} ", base)
-        ]
+        number = f"{'›' if chosen else ' '}{round_.index + 1:>4} K{round_.n_draft:<2} "
+        segments: list[Segment] = []
+        seen_to = width  # the chosen token's last cell must lie in sight
         for i, token in enumerate(round_.tokens):
             sign = "=" if not round_.n_draft else VERDICT_SIGNS[token.verdict]
             style = base + _CHIPS[token.verdict, token.source == "ngram"]
@@ -112,7 +112,11 @@ class Lane(ScrollView, can_focus=True):
                 style += Style(reverse=True)
             segments.append(Segment(f"{sign}{shown_token(token.text)}", style))
             segments.append(Segment(" ", base))
-        return Strip(segments).adjust_cell_length(width, base)
+            if chosen and i == self.token:
+                seen_to = len(number) + sum(segment.cell_length for segment in segments)
+        hidden = max(0, seen_to - width)
+        chips = Strip(segments).crop(hidden)
+        return Strip([Segment(number, base), *chips]).adjust_cell_length(width, base)
 
     def _go(self, at: int, token: int) -> None:
         self.at, self.token = at, token
@@ -140,7 +144,6 @@ class Inspector(Vertical):
     DEFAULT_CSS = """
     Inspector { border: round $border; }
     Inspector:focus-within { border: round $primary; }
-    Inspector #legend { height: auto; color: $text-muted; padding: 0 1; }
     Inspector #details { height: 60%; border-top: solid $border; padding: 0 1; }
     Inspector #details Static { height: auto; }
     """
@@ -151,20 +154,17 @@ class Inspector(Vertical):
         self._details = Static("Ask something: its rounds appear here.", markup=False)
 
     def compose(self) -> ComposeResult:
-        """Legend, lane, details."""
-        yield Static(
-            "✓ accepted  ✗ rejected  · not judged  → correction  + bonus  = plain step  "
-            "italic: copied",
-            id="legend",
-            markup=False,
-        )
+        """Lane and details."""
         yield self.lane
         with VerticalScroll(id="details", can_focus=False):
             yield self._details
 
     def on_mount(self) -> None:
-        """The frame says what it is."""
+        """The frame says what it is, and what the signs mean."""
         self.border_title = "rounds"
+        self.border_subtitle = Content(
+            "✓ accepted  ✗ rejected  → correction  + bonus  = plain  · not judged"
+        )
 
     def show(self, rounds: Sequence[Round]) -> None:
         """Look at the rounds of an answer."""

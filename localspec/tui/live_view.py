@@ -96,6 +96,8 @@ class LiveView(Vertical):
             words.append("reading …")
         elif live.figures.first_token_s is not None:
             words.append(f"first token after {live.figures.first_token_s:.2f} s")
+        if not live.stopping:
+            words.append("Esc stops")
         head = visible(" · ".join(words))
         if head != self._drawn_head:
             self._drawn_head = head

@@ -41,7 +41,9 @@ def status_words(chat: Chat, width: int) -> str:
             cells = 10 if width < 60 else 24
             bar = "━" * round(cells * share) + "─" * (cells - round(cells * share))
             done, total = fetching.done / 1e6, fetching.total / 1e6
-            words = f"{bar} {share:.0%} {fetching.label} {done:,.0f}/{total:,.0f} MB · Esc stops"
+            words = (
+                f"{bar} {share:.0%} · {done:,.0f}/{total:,.0f} MB · Esc stops · {fetching.label}"
+            )
             return _fitted(words + waits, width)
         return _fitted(chat.loading + waits, width)
     if chat.failure is not None:
@@ -67,7 +69,7 @@ def _why_not_drafting(chat: Chat) -> str:
 def welcome_words(chat: Chat) -> str:
     """What an empty conversation says."""
     return (
-        "Ask something. Accepted guesses are underlined, rejected ones flash struck through;\n"
+        "Ask something. Accepted guesses are underlined, rejected ones flash struck through; "
         "Ctrl+T shows less of that, or every round. F1 shows all keys, / all commands."
         if chat.settings.view != "off"
         else "Ask something. F1 shows all keys, / all commands; Ctrl+T shows the guesses."

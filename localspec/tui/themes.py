@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from textual.content import Content
 from textual.theme import Theme
 
 from localspec.visible import visible
 
-__all__ = ["CONTRAST", "MARKS", "TEXTUAL_NAMES", "VERDICT_SIGNS", "shown_token"]
+__all__ = ["CONTRAST", "MARKS", "TEXTUAL_NAMES", "VERDICT_SIGNS", "legend", "shown_token"]
 
 CONTRAST = Theme(
     name="localspec-contrast",
@@ -45,6 +46,25 @@ VERDICT_SIGNS = {
     "bonus": "+",
     "correction": "→",
 }
+
+
+_LEGEND = (
+    ("accepted", "model"),
+    ("copied", "ngram"),
+    ("target's own", "target"),
+    ("rejected", "rejected"),
+)
+
+
+def legend(width: int) -> Content:
+    """What the styles of the marked text mean, in those styles; as much as fits the width."""
+    shown = Content("")
+    for word, kind in sorted(_LEGEND, key=lambda entry: entry[1] not in ("model", "rejected")):
+        longer = shown.append(Content.assemble("  " if shown else "", (word, MARKS[kind])))
+        if longer.cell_length > width:
+            break
+        shown = longer
+    return shown
 
 
 def shown_token(text: str) -> str:

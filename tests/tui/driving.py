@@ -60,7 +60,7 @@ class Driven:
         """Wait until nothing is loaded or written, and the screen tells so."""
         await self.pilot.pause()  # messages that are on their way
         await self.until(lambda: not self.chat.is_busy and (self.chat.talker or self.chat.failure))
-        await self.until(lambda: self.app.transcript.live_view is None and not self.app._is_stale)
+        await self.until(lambda: self.app.transcript.live_view is None and not self.app.is_stale)
 
     async def ask(self, text: str) -> None:
         """Write and send."""
@@ -82,11 +82,12 @@ async def driven(
     saved: SavedChat | None = None,
     wait: bool = True,
     settings: dict[str, Any] | None = None,
+    clock: Callable[[], float] = time.monotonic,
     **given: Any,
 ) -> AsyncIterator[Driven]:
     """The app on a scripted pair, loaded."""
     chosen = ChatSettings(**{"target": "/models/big.gguf", "draft": None, **(settings or {})})
-    chat = Chat(Speaker(talker.open), chosen, saved or SavedChat(folder, "chat"))
+    chat = Chat(Speaker(talker.open), chosen, saved or SavedChat(folder, "chat"), clock=clock)
     app = ChatApp(chat, may_fetch=True, **given)
     try:
         async with app.run_test(size=size, notifications=True) as pilot:

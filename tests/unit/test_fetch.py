@@ -299,3 +299,28 @@ def test_a_refusal_of_the_hub_says_what_to_do(
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", refuse)
     with pytest.raises(LocalspecError, match=advice):
         references.resolve("me/x-GGUF")
+
+
+def test_the_hubs_progress_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """hf_hub_download gets a bar that draws nothing and tells the bytes."""
+    import huggingface_hub
+
+    told: list[tuple[str, int, int]] = []
+
+    def download(repo: str, file: str, *, revision: str | None, tqdm_class: Any) -> str:
+        with tqdm_class(total=1000, initial=100, unit="B", desc=file) as bar:
+            for _ in range(9):
+                bar.update(100)
+                bar.refresh()
+        return str(tmp_path / file)
+
+    class Listing:
+        siblings: tuple[Any, ...] = ()
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    monkeypatch.setattr(hub, "_listing", lambda repo: Listing())
+    monkeypatch.setattr(hub, "cached_file", lambda *_: None)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    hub.fetch_file("some/repo", "a/big.gguf", on_progress=lambda *news: told.append(news))
+    assert told[-1] == ("big.gguf", 1000, 1000)
+    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
