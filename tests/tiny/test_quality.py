@@ -306,6 +306,11 @@ def test_a_disk_that_is_too_full_is_named(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_cannot_be_written_is_named(target: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError, match="cannot be written"):
+        Reference.record(target, TEXT, target / "in a file", loading=loading())
+
+
 def test_models_without_a_cut_memory_are_measured_too(tmp_path: Path) -> None:
     mamba = tiny_models.write_mamba(tmp_path / "mamba.gguf", vocab="bytes")
     reference = Reference.record(mamba, TEXT, tmp_path, loading=loading())
