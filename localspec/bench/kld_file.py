@@ -84,9 +84,15 @@ class KldReader:
 def writing(path: Path, chunks: Chunks, n_vocab: int) -> Iterator[KldWriter]:
     """A writer of `path`, which appears whole at the end, or not at all.
 
-    Raises DiskSpaceError, before anything is written where that can be known.
+    Raises DiskSpaceError, before anything is written where that can be known, and
+    InvalidOptionError for a folder that cannot be written.
     """
-    needed, free = size_bytes(chunks, n_vocab), shutil.disk_usage(path.parent).free
+    needed = size_bytes(chunks, n_vocab)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(path.parent).free
+    except OSError as error:
+        raise _unwritable(path, error) from None
     if free < needed:
         raise _no_space(path, needed, free)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -95,9 +101,9 @@ def writing(path: Path, chunks: Chunks, n_vocab: int) -> Iterator[KldWriter]:
             yield KldWriter(out, chunks, n_vocab)
         os.replace(temporary, path)
     except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        raise _no_space(path, needed, free) from None
+        if error.errno == errno.ENOSPC:
+            raise _no_space(path, needed, free) from None
+        raise _unwritable(path, error) from None
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -106,4 +112,10 @@ def _no_space(path: Path, needed: int, free: int) -> DiskSpaceError:
     return DiskSpaceError(
         f"the log-probabilities of the reference need {needed / 1e9:.2f} GB, and {path.parent} "
         f"had {free / 1e9:.2f} GB free: make room, use another folder, or fewer chunks"
+    )
+
+
+def _unwritable(path: Path, error: OSError) -> InvalidOptionError:
+    return InvalidOptionError(
+        f"the folder {path.parent} cannot be written ({error.strerror or error}): use another"
     )

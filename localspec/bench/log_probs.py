@@ -97,9 +97,9 @@ def distance(p: Stored, log_q: Row) -> Distance:
     """Of the row log_q, float32 (n,), from a stored p over the same ids."""
     terms = np.exp(p.log_p)
     overlap = np.minimum(terms, np.exp(log_q))
-    overlap[p.is_floor] = 0.0
+    overlap *= ~p.is_floor  # much faster than an indexed assignment
     terms *= p.log_p - log_q
-    terms[p.log_p <= _NEGLIGIBLE] = 0.0
+    terms *= p.log_p > _NEGLIGIBLE
     return Distance(
         float(terms.sum(dtype=np.float64)),
         float(overlap.sum(dtype=np.float64)),

@@ -127,14 +127,14 @@ class Reader:
         """The rows first … len(ids) − 2 of a chunk, each with the token that follows it."""
         context, bos = self._context, self._model.vocabulary.bos
         fed = ids if bos is None else [bos, *ids[1:]]
-        end = len(ids) - 1
         try:
             context.clear()
             context.decode(fed[:first], n_rows=0)
-            for at in range(first, end, context.max_rows):
-                piece = fed[at : min(at + context.max_rows, end)]
-                for i, row in enumerate(context.decode(piece, n_rows=len(piece)), at + 1):
-                    yield row, ids[i]
+            for at in range(first, len(fed), context.max_rows):
+                piece = fed[at : at + context.max_rows]
+                rows = context.decode(piece, n_rows=len(piece))
+                # the last row of a chunk is computed too, for a whole block, and not used
+                yield from zip(rows, ids[at + 1 : at + 1 + len(piece)], strict=False)
         except Cancelled:
             raise CancelledError("cancelled: nothing of this measurement was kept") from None
 
@@ -150,7 +150,7 @@ class Reader:
             self._model,
             n_ctx=n_ctx,
             n_batch=loading.n_batch,
-            max_rows=max(1, _ROWS_BYTES // (4 * self._model.vocabulary.n_tokens)),
+            max_rows=_rows_at_once(self._model.vocabulary.n_tokens),
             n_threads=loading.n_threads or physical_cores(),
             n_threads_batch=loading.n_threads_batch,
             flash_attn=loading.flash_attn,
@@ -172,3 +172,11 @@ class Reader:
             device=f"GPU ({n_gpu_layers} layers)" if n_gpu_layers else "CPU",
             engine=engine_identity()[0],
         )
+
+
+def _rows_at_once(n_vocab: int) -> int:
+    """A power of two: in blocks of 64 and more llama.cpp's CPU attention rounds as in one batch.
+
+    Blocks of other sizes move a chunk's perplexity by some 0.2 % (Q4_K_M, Qwen2.5 0.5B).
+    """
+    return 1 << max(0, (_ROWS_BYTES // (4 * n_vocab)).bit_length() - 1)

@@ -67,12 +67,12 @@ class Reference:
         takes the whole text. Replaces an earlier record when done; until then, and after an error
         or a cancel, nothing is left of the new one. Needs 2 bytes × n_vocab for each scored token
         on the disk, and no more than a batch of rows in memory. Raises TextError, CancelledError,
-        DiskSpaceError, and what loading raises.
+        DiskSpaceError, InvalidOptionError for a folder that cannot be written, and what loading
+        raises.
         """
         loading = loading or LoadOptions()
         with Reader(model_path, loading.n_ctx or DEFAULT_N_CTX, loading, cancel) as reader:
             chunks = reader.chunk(text).head(_at_least_one(n_chunks))
-            folder.mkdir(parents=True, exist_ok=True)
             with writing(folder / _ROWS, chunks, reader.n_vocab) as out:
 
                 def score(row: Row, token: int) -> float:

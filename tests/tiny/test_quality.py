@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -305,6 +306,11 @@ def test_a_disk_that_is_too_full_is_named(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_cannot_be_written_is_named(target: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError, match="cannot be written"):
+        Reference.record(target, TEXT, target / "in a file", loading=loading())
+
+
 def test_models_without_a_cut_memory_are_measured_too(tmp_path: Path) -> None:
     mamba = tiny_models.write_mamba(tmp_path / "mamba.gguf", vocab="bytes")
     reference = Reference.record(mamba, TEXT, tmp_path, loading=loading())
@@ -321,6 +327,25 @@ def test_the_training_length_is_noted(tmp_path: Path) -> None:
     short = tiny_models.write_llama(tmp_path / "short.gguf", vocab="bytes", n_ctx_train=32)
     found = measure_quality(short, TEXT, loading=loading())
     assert any("n_ctx 64" in note and "32 tokens" in note for note in found.notes)
+
+
+def test_memory_does_not_grow_with_the_chunk(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All rows of a chunk of 1,024 would take 1.2 MB; eight rows at a time are allowed."""
+    monkeypatch.setattr(reader_module, "_ROWS_BYTES", 8 * 4 * 400)
+    text = Text("long", built_in().content[:4000])
+    peaks = []
+    for n_ctx in (128, 1024):
+        tracemalloc.start()
+        Reference.record(target, text, tmp_path, loading=loading(n_ctx))
+        found = measure_quality(
+            target, text, reference=Reference.open(tmp_path), loading=loading(n_ctx)
+        )
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert found.conditions.n_rows == 8
+    assert peaks[1] - peaks[0] < 300_000
 
 
 def test_chunks_are_whole_and_half_of_each_is_scored() -> None:

@@ -53,13 +53,13 @@ def test_a_stored_row_comes_back_to_within_half_a_step(n: int, spread: float) ->
 
 
 def test_the_distance_of_two_rows_by_hand() -> None:
-    p, q = np.array([0.5, 0.5, 1e-30]), np.array([0.25, 0.7, 0.05])
+    p, q = np.array([0.6, 0.4, 1e-30]), np.array([0.25, 0.7, 0.05])
     words = np.empty(row_words(3), np.uint16)
     encode(np.log(p).astype(np.float32), words)
     found = distance(decode(words, 3), np.log(q).astype(np.float32))
-    assert found.kl == pytest.approx(0.5 * np.log(2) + 0.5 * np.log(0.5 / 0.7), abs=3e-4)
-    assert found.overlap == pytest.approx(0.75, abs=2e-4)
-    assert not found.same_top or p[0] == p[1]
+    assert found.kl == pytest.approx(0.6 * np.log(0.6 / 0.25) + 0.4 * np.log(0.4 / 0.7), abs=3e-4)
+    assert found.overlap == pytest.approx(0.25 + 0.4, abs=2e-4)
+    assert not found.same_top
 
 
 def test_logits_that_are_no_numbers_are_an_error_with_a_name() -> None:
