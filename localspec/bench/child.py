@@ -62,11 +62,14 @@ def _environment() -> dict[str, str]:
 
 def _words(code: int, said: IO[bytes]) -> str:
     said.seek(0)
-    tail = said.read().decode("utf-8", "replace").strip()[-_TAIL:]
+    text = said.read().decode("utf-8", "replace").strip()
+    if "Traceback (most recent call last)" in text:  # a bug: its last line is what it is
+        text = text.splitlines()[-1]
+    tail = text if len(text) <= _TAIL else f"…{text[-_TAIL:]}"
     how = f"ended with code {code}"
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
         how = f"was killed by {name}"
         if name == "SIGKILL":
             how += " (the system does that when memory runs out)"
-    return f"the process that ran this pair {how}" + (f"; it said: …{tail}" if tail else "")
+    return f"its process {how}" + (f"; it said: {tail}" if tail else "")

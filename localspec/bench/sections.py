@@ -185,30 +185,30 @@ def _categories(board: Board) -> Section:
 def _quality(board: Board) -> Section:
     if not board.qualities:
         return Section("Quality", ("Not measured in this sweep.",))
-    rows = []
+    rows, words = [], []
     for target, q in board.qualities.items():
-        is_reference = q.reference == target
+        if q.error is not None:
+            words.append(f"{target} could not be read: {q.error}")
+            continue
+        against = f"{_digits(q.kl_mean, 4)} ± {_digits(q.kl_error, 2)}"
         rows.append(
             (
                 target,
                 f"{_digits(q.perplexity, 6)} ± {_digits(q.perplexity_error, 2)}",
-                "reference" if is_reference else
-                f"{_digits(q.kl_mean, 4)} ± {_digits(q.kl_error, 2)}",
+                "reference" if q.reference == target else against,
                 f"{q.top1_agreement:.1%}" if q.top1_agreement is not None else MISSING,
                 q.reference or MISSING,
                 f"{q.n_tokens:,}",
             )
-        )  # fmt: skip
-    words = [f"{t} could not be read: {q.error}" for t, q in board.qualities.items() if q.error]
+        )
+    texts = sorted({q.text for q in board.qualities.values() if q.text})
+    if texts:
+        words.insert(0, f"± is one standard error. KL in nats, from the target named under "
+                        f"“against”. The text: {'; '.join(texts)}.")  # fmt: skip
     header = ("target", "perplexity", "mean KL", "same top token", "against", "tokens")
     return Section(
         "Quality",
-        (
-            "± is one standard error. KL in nats, from the target named under “against”. The text: "
-            + "; ".join(sorted({q.text for q in board.qualities.values() if q.text}))
-            + ".",
-            *words,
-        ),
+        tuple(words),
         table=Table(header, tuple(rows)),
         plot="speed-quality",
         plot_words="Speed against quality; the Pareto front is marked",
@@ -225,9 +225,12 @@ def _acceptance(board: Board) -> Section:
             for a, j in zip(c.accepted_by_position[:n], c.judged_by_position[:n], strict=True)
         ]
         rates += [MISSING] * (n - len(rates))
+        agreement = board.agreements.get((c.target, c.draft))
         rows.append((c.target, c.draft, c.setting, *rates,
-                     _number(board.sum_min(c.target, c.draft), 3)))  # fmt: skip
-    header = ("target", "draft", "setting", *map(str, range(1, n + 1)), "Σ min(p, q)")
+                     _number(board.sum_min(c.target, c.draft), 3),
+                     _digits(agreement.kl if agreement else None, 3)))  # fmt: skip
+    header = ("target", "draft", "setting", *map(str, range(1, n + 1)), "Σ min(p, q)",
+              "draft's KL")  # fmt: skip
     return Section(
         "Acceptance by position",
         ("Of the tokens judged at each place of a draft. Σ min(p, q) is at temperature 1, the "
