@@ -233,8 +233,8 @@ def _acceptance(board: Board) -> Section:
               "draft's KL")  # fmt: skip
     return Section(
         "Acceptance by position",
-        ("Of the tokens judged at each place of a draft. Σ min(p, q) is at temperature 1, the "
-         "share that no verifier could lose there.",),
+        ("Of the tokens judged at each place of a draft. Σ min(p, q), at temperature 1, is the "
+         "chance that a token drawn from the draft model is accepted.",),
         table=Table(header, tuple(rows), 3),
         plot="acceptance",
         plot_words="Acceptance by position in the draft",
