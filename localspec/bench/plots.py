@@ -93,7 +93,9 @@ def _speed_quality(board: Board) -> Any:
         name = _short(c.target) + (" †" if c.target_from_lossy else "")
         if c.setting != PLAIN:
             name += f"\n{c.setting}, {_short(c.draft)}"
-        axes.annotate(name, (kl, ts), xytext=(6, 6), textcoords="offset points", fontsize=8,
+        is_right = kl > max(x for x, _ in points) / 2  # names grow towards the middle
+        axes.annotate(name, (kl, ts), xytext=(-6 if is_right else 6, 6), fontsize=8,
+                      textcoords="offset points", ha="right" if is_right else "left",
                       parse_math=False)  # fmt: skip
     axes.set_xlabel("mean KL from the reference, nats (0 is the reference)")
     axes.set_ylabel("tokens/s, the fastest setting")
@@ -139,11 +141,9 @@ def _speed_up(board: Board) -> Any:
 
 def _acceptance(board: Board) -> Any:
     drafting = [
-        c for c in board.good if c.has_draft_model and c.setting == "auto"
-        and sum(c.judged_by_position) > 0
-    ]  # fmt: skip
-    if not drafting:
-        drafting = [c for c in board.good if c.has_draft_model and c.judged_by_position]
+        c for c in board.good if c.has_draft_model and max(c.judged_by_position, default=0) >= 5
+    ]
+    drafting.sort(key=lambda c: c.setting != "auto")  # the controller's come first
     if not drafting:
         return None
     figure, axes = _axes(7, 4)
@@ -153,8 +153,6 @@ def _acceptance(board: Board) -> Any:
         if rates:
             axes.plot(*zip(*rates, strict=True), **_line(i),
                       label=f"{_short(c.target)} + {_short(c.draft)}, {c.setting}")  # fmt: skip
-    if not axes.lines:
-        return None
     axes.set_xlabel("position in the draft (places judged five times or more)")
     axes.set_ylabel("accepted / judged")
     axes.set_ylim(0, 1.02)
