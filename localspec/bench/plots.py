@@ -83,8 +83,9 @@ def _speed_quality(board: Board) -> Any:
         [points[i][0] for i in front],
         [points[i][1] for i in front],
         color="#999999",
+        marker="o",
         linewidth=1.5,
-        label="Pareto front",
+        label="Pareto front (filled)",
     )
     for i, (c, (kl, ts)) in enumerate(zip(found, points, strict=True)):
         on_front = i in front
@@ -153,6 +154,7 @@ def _acceptance(board: Board) -> Any:
         if rates:
             axes.plot(*zip(*rates, strict=True), **_line(i),
                       label=f"{_short(c.target)} + {_short(c.draft)}, {c.setting}")  # fmt: skip
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("position in the draft (places judged five times or more)")
     axes.set_ylabel("accepted / judged")
     axes.set_ylim(0, 1.02)
@@ -171,6 +173,7 @@ def _costs(board: Board) -> Any:
     for i, (target, found) in enumerate(list(tables.items())[:_MOST_LINES]):
         points = sorted((int(n), ms) for n, ms in found.items() if int(n) <= 17)
         axes.plot(*zip(*points, strict=True), **_line(i), label=_short(target))
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("n, tokens of one decode")
     axes.set_ylabel("T(n), milliseconds")
     axes.set_ylim(bottom=0)
