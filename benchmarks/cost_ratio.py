@@ -21,7 +21,7 @@ from localspec.library.references import pair_draft, resolve
 from localspec.options import LoadOptions
 from localspec.session import Session
 
-PROMPTS = Path(__file__).with_name("prompts.jsonl")
+PROMPTS = Path(__file__).parents[1] / "localspec" / "bench" / "prompts.jsonl"
 
 
 def main() -> None:

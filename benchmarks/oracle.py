@@ -28,7 +28,7 @@ from localspec.options import LoadOptions
 from localspec.session import Session
 from localspec.speculation.expected_value import Experience
 
-PROMPTS = Path(__file__).with_name("prompts.jsonl")
+PROMPTS = Path(__file__).parents[1] / "localspec" / "bench" / "prompts.jsonl"
 FIXED = range(17)
 
 

@@ -30,7 +30,7 @@ from localspec.library.references import pair_draft, resolve
 from localspec.options import LoadOptions
 from localspec.session import Session
 
-OWN_PROMPTS = Path(__file__).with_name("prompts.jsonl")
+OWN_PROMPTS = Path(__file__).parents[1] / "localspec" / "bench" / "prompts.jsonl"
 PEER_SETTINGS = ((3, 0.0), (5, 0.6), (8, 0.75), (16, 0.8))  # (n-max, p-min) of llama.cpp
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "ModelKindError",
     "ModelNotFoundError",
     "SavedChatError",
+    "TextError",
     "VocabularyMismatchError",
 ]
 
@@ -56,6 +57,10 @@ class ModelKindError(ModelFileError):
 
 class VocabularyMismatchError(LocalspecError):
     """Target and draft do not share a vocabulary."""
+
+
+class TextError(LocalspecError, ValueError):
+    """A text to measure on cannot be read, or is too short."""
 
 
 class CatalogError(LocalspecError):

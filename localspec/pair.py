@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,34 @@ from localspec.llama.devices import engine_identity, physical_cores, supports_gp
 from localspec.llama.model import Model
 from localspec.options import DEFAULT_N_CTX, LoadOptions
 
-__all__ = ["Pair"]
+__all__ = ["Loaded", "Pair"]
 
 _TARGET_ROWS = 64
 _CACHE = "f16"
 _EXACT_CACHE = "bf16"  # the only 16-bit type whose attention does not split the range for n = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What is really in use, whatever was asked for. Sizes of files in bytes, n_* in tokens.
+
+    model_type: architecture, size and quant in llama.cpp's words. n_gpu_layers: 0 on a CPU.
+    The draft's are None without a draft model in use.
+    """
+
+    model_type: str
+    model_size: int
+    model_n_params: int
+    n_gpu_layers: int
+    draft_type: str | None
+    draft_size: int | None
+    draft_n_gpu_layers: int | None
+    n_ctx: int
+    n_batch: int
+    n_threads: int
+    flash_attn: str
+    type_k: str
+    type_v: str
 
 
 class Pair:
@@ -60,6 +84,28 @@ class Pair:
     def on_gpu(self) -> bool:
         """True when layers of the target are on a GPU."""
         return self.target.model.n_gpu_layers > 0
+
+    @property
+    def loaded(self) -> Loaded:
+        """For records of what was run."""
+        target, draft, draft_header = self.target, self.draft, self.draft_header
+        if draft is None:
+            draft_header = None
+        return Loaded(
+            model_type=target.model.description,
+            model_size=self.target_header.total_size_bytes,
+            model_n_params=self.target_header.n_params,
+            n_gpu_layers=target.model.n_gpu_layers,
+            draft_type=draft.model.description if draft else None,
+            draft_size=draft_header.total_size_bytes if draft_header else None,
+            draft_n_gpu_layers=draft.model.n_gpu_layers if draft else None,
+            n_ctx=target.n_ctx,
+            n_batch=target.n_batch,
+            n_threads=self.n_threads,
+            flash_attn=self.options.flash_attn,
+            type_k=target.type_k,
+            type_v=target.type_v,
+        )
 
     def close(self) -> None:
         """Free contexts and models. Call it when nothing decodes."""

@@ -18,7 +18,7 @@ from localspec.lending import Exclusive, Released
 from localspec.library.references import pair_draft, resolve
 from localspec.llama.context import Cancelled, Context
 from localspec.options import LoadOptions, Options, parse
-from localspec.pair import Pair
+from localspec.pair import Loaded, Pair
 from localspec.planning import Planner
 from localspec.pricing import Pricing
 from localspec.speculation.costs import Costs
@@ -108,6 +108,11 @@ class Session:
         """Where the target really runs."""
         pair = self._pair
         return f"GPU ({pair.target.model.n_gpu_layers} layers)" if pair.on_gpu else "CPU"
+
+    @property
+    def loaded(self) -> Loaded:
+        """What is really in use: models, context, threads, cache types."""
+        return self._pair.loaded
 
     @property
     def can_draft(self) -> bool:

@@ -70,6 +70,7 @@ def _compute() -> list[tuple[str, str]]:
 def _storage() -> list[tuple[str, str]]:
     from huggingface_hub import constants
 
+    from localspec.library.made_levels import levels_folder
     from localspec.library.measured_costs import costs_folder
     from localspec.library.mirror import cache_folder
 
@@ -78,6 +79,7 @@ def _storage() -> list[tuple[str, str]]:
         "hub cache": Path(constants.HF_HUB_CACHE),
         "cache": cache_folder(),
         "measured costs": costs_folder(),
+        "quant levels": levels_folder(),
     }
     for name, folder in folders.items():
         existing = next(path for path in (folder, *folder.parents) if path.exists())

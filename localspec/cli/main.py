@@ -26,6 +26,7 @@ _COMMANDS = {
     "run": ("localspec.cli.run", "run", "Answer a prompt; text goes to stdout."),
     "audit": ("localspec.cli.audit", "audit", "Is speculative text the plain text?"),
     "calibrate": ("localspec.cli.calibrate", "calibrate", "Measure what decoding costs here."),
+    "bench": ("localspec.cli.bench", "bench", "Which quants are fastest here, and their cost."),
     "replay": ("localspec.cli.replay", "replay", "What other drafts would have made of a trace."),
     "models": ("localspec.cli.models_commands", "models", "List, fetch and inspect models."),
     "quantize": ("localspec.cli.models_commands", "quantize", "Make another quant level."),

@@ -107,9 +107,15 @@ def remove(reference: str, yes: bool) -> None:
 @click.argument("destination", type=click.Path(path_type=Path))
 @click.option("--type", "type_name", required=True, help="Such as Q4_0, Q8_0, F16.")
 @click.option("--overwrite", is_flag=True, help="Replace DESTINATION if it exists.")
+@click.option("--imatrix", type=click.Path(path_type=Path), help="A matrix by llama-imatrix.")
 @click.option("--n-threads", "--threads", "-t", type=click.IntRange(1))
 def quantize(
-    source: str, destination: Path, type_name: str, overwrite: bool, n_threads: int | None
+    source: str,
+    destination: Path,
+    type_name: str,
+    overwrite: bool,
+    imatrix: Path | None,
+    n_threads: int | None,
 ) -> None:
     """Write another quant level of SOURCE (a reference) to DESTINATION."""
     from localspec.llama.quantize import is_lossy
@@ -131,7 +137,7 @@ def quantize(
     try:
         header = run(
             found, destination, type_name, n_threads=n_threads, overwrite=overwrite,
-            on_start=started,
+            importance=imatrix, on_start=started,
         )  # fmt: skip
     finally:
         done.set()

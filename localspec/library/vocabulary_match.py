@@ -9,6 +9,11 @@ from localspec.library.gguf_header import GGUFHeader
 
 __all__ = ["VocabularyMatch", "compare_vocabularies"]
 
+_ADVICE = (
+    "Choose a draft of the same family, or use `--draft none` or `--drafter ngram` (n-gram drafts "
+    "need no model)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class VocabularyMatch:
@@ -18,11 +23,18 @@ class VocabularyMatch:
     differing_ids: frozenset[int]
 
 
-def compare_vocabularies(target: GGUFHeader, draft: GGUFHeader) -> VocabularyMatch:
+def compare_vocabularies(
+    target: GGUFHeader,
+    draft: GGUFHeader,
+    *,
+    roles: tuple[str, str] = ("target", "draft"),
+    advice: str = _ADVICE,
+) -> VocabularyMatch:
     """Compare token text by id over the shared ids; padding rows beyond them do not matter.
 
     Up to one id in a thousand may differ (at least one); drafts end there. Beyond that, or when
-    one vocabulary is more than 128 ids and 1 % longer, raises VocabularyMismatchError.
+    one vocabulary is more than 128 ids and 1 % longer, raises VocabularyMismatchError, which
+    calls the two files by their roles and ends with the advice.
     """
     n_shared = min(target.n_vocab, draft.n_vocab)
     longer = max(target.n_vocab, draft.n_vocab) - n_shared
@@ -35,14 +47,16 @@ def compare_vocabularies(target: GGUFHeader, draft: GGUFHeader) -> VocabularyMat
     ]
     if len(differing) <= max(1, n_shared // 1000) and longer <= max(128, n_shared // 100):
         return VocabularyMatch(n_shared, frozenset(differing))
-    raise VocabularyMismatchError(_refusal(target, draft, differing))
+    raise VocabularyMismatchError(f"{_refusal(target, draft, differing, roles)}. {advice}")
 
 
-def _refusal(target: GGUFHeader, draft: GGUFHeader, differing: list[int]) -> str:
+def _refusal(
+    target: GGUFHeader, draft: GGUFHeader, differing: list[int], roles: tuple[str, str]
+) -> str:
     sides = " and ".join(
         f"{role} {header.name} ({header.path.name}, tokenizer {header.tokenizer_model}, "
         f"{header.n_vocab:,} tokens)"
-        for role, header in (("target", target), ("draft", draft))
+        for role, header in zip(roles, (target, draft), strict=True)
     )
     if differing:
         first = differing[0]
@@ -50,10 +64,7 @@ def _refusal(target: GGUFHeader, draft: GGUFHeader, differing: list[int]) -> str
         where = f"{len(differing):,} ids differ, the first is {first}: {a!r} and {b!r}"
     else:
         where = "the shared ids agree, but the lengths differ too much"
-    return (
-        f"{sides} have different vocabularies: {where}. Choose a draft of the same family, or use "
-        "`--draft none` or `--drafter ngram` (n-gram drafts need no model)"
-    )
+    return f"{sides} have different vocabularies: {where}"
 
 
 def _text(header: GGUFHeader, token: int) -> str:

@@ -13,6 +13,7 @@ import llama_cpp
 
 from localspec.errors import DiskSpaceError, EngineError, InvalidOptionError, ModelFileError
 from localspec.library.gguf_header import FILE_TYPES, UNQUANTISED, GGUFHeader, read_header
+from localspec.llama.importance import read_importance
 from localspec.llama.native import init_backend, last_error
 
 __all__ = ["QUANT_TYPES", "is_lossy", "quantize"]
@@ -33,13 +34,15 @@ def quantize(
     *,
     n_threads: int | None = None,
     overwrite: bool = False,
+    importance: Path | None = None,
     on_start: Callable[[GGUFHeader, Path], None] | None = None,
 ) -> GGUFHeader:
     """Write `destination` as `type_name` (such as Q4_0); returns its header.
 
     A failed run leaves nothing behind: the file gets its name after it was checked. on_start is
-    called with the source and the temporary path that grows. Raises InvalidOptionError,
-    ModelFileError, DiskSpaceError, EngineError.
+    called with the source and the temporary path that grows. importance: a matrix by
+    llama-imatrix, which the types below 3 bits need. Raises InvalidOptionError, ModelFileError,
+    DiskSpaceError, EngineError.
     """
     init_backend()
     number = QUANT_TYPES.get(type_name.upper())
@@ -49,6 +52,7 @@ def quantize(
         )
     header = read_header(source)
     _require_destination(source, destination, overwrite)
+    matrix = read_importance(importance) if importance is not None else None
     folder = destination.parent
     free, needed = shutil.disk_usage(folder).free, _size_bytes(header.n_params, type_name.upper())
     if free < needed:
@@ -60,6 +64,8 @@ def quantize(
     params.ftype = number
     params.allow_requantize = True
     params.nthread = n_threads or os.cpu_count() or 1
+    if matrix is not None:
+        params.imatrix = ctypes.cast(matrix.native, type(params.imatrix))
     temporary = destination.with_name(f".{destination.name}.{os.getpid()}.part")
     last_error()
     try:

@@ -65,16 +65,22 @@ class Vocabulary:
         return self._to_piece(token, special=True).decode("utf-8", "replace")
 
     def tokenize(
-        self, text: str, *, parse_special: bool = False, add_bos: bool = True
+        self,
+        text: str,
+        *,
+        parse_special: bool = False,
+        add_bos: bool = True,
+        cut_markers: bool = True,
     ) -> list[int]:
         """Token ids of `text`, with one BOS in front where the model wants it.
 
         With parse_special False (text from users) control tokens are never made, nor markers
-        that the vocabulary calls user-defined. Raises EngineError for a vocabulary that cannot
-        spell arbitrary text.
+        that the vocabulary calls user-defined; cut_markers False lets llama.cpp make those, as
+        its own tools do. Raises EngineError for a vocabulary that cannot spell arbitrary text.
         """
         self._require_spelling()
-        parts = [text] if parse_special else self._without_markers(text)
+        whole = parse_special or not cut_markers
+        parts = [text] if whole else self._without_markers(text)
         ids: list[int] = []
         for part in parts:
             ids += self._tokenize(part, parse_special)

@@ -1,0 +1,226 @@
+"""All that a folder's rows say, in one object: what report, recommendation and comparison read.
+
+Pure: rows in. Runs of a pair that is still being measured are left out, and counted.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from localspec.bench.configuration import Configuration, configuration_of
+from localspec.bench.intervals import Interval, median_interval
+from localspec.bench.plan import PLAIN, predicted_name
+from localspec.bench.quality_rows import AgreementRow, QualityRow, agreement_of, quality_of
+from localspec.errors import InvalidOptionError
+
+__all__ = ["Board", "Check", "read_board"]
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A prediction beside the live runs of the same prompt: tokens/s both, speed-up both."""
+
+    target: str
+    draft: str
+    setting: str
+    prompt: str
+    predicted_ts: float
+    live_ts: float
+    predicted_speed_up: float
+    live_speed_up: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over live tokens/s, minus 1."""
+        return self.predicted_ts / self.live_ts - 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """header: of the sweep. pairs: loads and cost tables by (target, draft).
+
+    plain_ts: tokens/s of plain decoding, by target, over all its pairs.
+    """
+
+    header: Row
+    configurations: tuple[Configuration, ...]
+    pairs: Mapping[tuple[str, str], Row]
+    predictions: tuple[Row, ...]
+    checks: tuple[Check, ...]
+    qualities: Mapping[str, QualityRow]
+    agreements: Mapping[tuple[str, str], AgreementRow]
+    plain_ts: Mapping[str, Interval]
+    n_runs: int
+    n_unfinished: int
+
+    @property
+    def good(self) -> tuple[Configuration, ...]:
+        """Those that were measured."""
+        return tuple(c for c in self.configurations if c.error is None)
+
+    @property
+    def failed(self) -> tuple[Configuration, ...]:
+        """Those that were not."""
+        return tuple(c for c in self.configurations if c.error is not None)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Labels, in the order of the sweep."""
+        return tuple(dict.fromkeys(c.target for c in self.configurations))
+
+    @property
+    def drafts(self) -> tuple[str, ...]:
+        """Labels, in the order of the sweep, `none` among them."""
+        return tuple(dict.fromkeys(c.draft for c in self.configurations))
+
+    def of(self, target: str, draft: str) -> tuple[Configuration, ...]:
+        """The measured settings of one pair."""
+        return tuple(c for c in self.good if (c.target, c.draft) == (target, draft))
+
+    def speed(self, c: Configuration) -> Interval | None:
+        """Tokens/s by which configurations are ranked, with the interval of the speed-up.
+
+        Plain decoding of the target over all its pairs, times the speed-up within the pair: the
+        machine may have been slower in the hour when this pair was measured.
+        """
+        plain = self.plain_ts.get(c.target)
+        if c.setting == PLAIN or plain is None:
+            return plain
+        if c.speed_up is None:
+            return None
+        low, high = c.speed_up_low, c.speed_up_high
+        known = low is not None and high is not None
+        return Interval(
+            plain.median * c.speed_up,
+            plain.median * low if known and low is not None else None,
+            plain.median * high if known and high is not None else None,
+        )
+
+    @property
+    def ranked(self) -> tuple[Configuration, ...]:
+        """The ones to choose from, the fastest first: drafts that pay, and each target plain.
+
+        What this sweep cannot tell from plain decoding is left out: it would only cost memory.
+        """
+        plain: dict[str, Configuration] = {}
+        for c in sorted(self.good, key=lambda c: c.has_draft_model):
+            if c.setting == PLAIN:
+                plain.setdefault(c.target, c)
+        paying = [c for c in self.good if c.verdict == "pays"]
+        found = [(speed.median, c) for c in (*plain.values(), *paying) if (speed := self.speed(c))]
+        return tuple(c for _, c in sorted(found, key=lambda pair: -pair[0]))
+
+    def kl(self, target: str) -> float | None:
+        """Mean KL to the reference; 0 for the reference itself; None where unmeasured."""
+        quality = self.qualities.get(target)
+        if quality is None or quality.error is not None:
+            return None
+        return 0.0 if quality.reference == target else quality.kl_mean
+
+    def sum_min(self, target: str, draft: str) -> float | None:
+        """Mean Σ min(p, q): over the quality text where that was read, else over the answers."""
+        read = self.agreements.get((target, draft))
+        if read is not None and read.sum_min is not None:
+            return read.sum_min
+        return next((c.sum_min for c in self.of(target, draft)), None)
+
+    def predicted(self, target: str, draft: str) -> dict[str, float]:
+        """Median predicted speed-up over the prompts, by way of drafting."""
+        by_name: dict[str, list[float]] = defaultdict(list)
+        for row in self.predictions:
+            if (row["target"], row["draft"]) == (target, draft):
+                for name, speed_up in row["speed_up"].items():
+                    by_name[name].append(speed_up)
+        return {name: statistics.median(found) for name, found in by_name.items()}
+
+    def sampled(self, target: str, draft: str) -> dict[tuple[str, str], tuple[float, int]]:
+        """Best predicted speed-up and its K, by temperature and verifier; medians over prompts."""
+        found: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        for row in self.predictions:
+            if (row["target"], row["draft"]) != (target, draft):
+                continue
+            for temperature, verifiers in row.get("sampled", {}).items():
+                for verifier, by_k in verifiers.items():
+                    for k, speed_up in by_k.items():
+                        found[temperature, verifier][int(k)].append(speed_up)
+        return {
+            way: max((statistics.median(values), k) for k, values in by_k.items())
+            for way, by_k in found.items()
+        }
+
+    @property
+    def prediction_error(self) -> float | None:
+        """Median of |predicted / live − 1| of tokens/s; None without live runs to compare."""
+        return statistics.median(abs(c.error) for c in self.checks) if self.checks else None
+
+
+def read_board(rows: Sequence[Row]) -> Board:
+    """Raises InvalidOptionError for rows that do not begin with a sweep's header."""
+    header = next((row for row in rows if row["type"] == "sweep"), None)
+    if header is None:
+        raise InvalidOptionError("these rows belong to no sweep: their first line is not a header")
+    try:
+        configurations = tuple(
+            configuration_of(row) for row in rows if row["type"] == "configuration"
+        )
+        pairs = {(r["target"], r["draft"]): r for r in rows if r["type"] == "pair"}
+        runs = [row for row in rows if row["type"] == "run"]
+        predictions = tuple(row for row in rows if row["type"] == "prediction")
+        checks = tuple(_checks(predictions, runs))
+        qualities = {r["target"]: quality_of(r) for r in rows if r["type"] == "quality"}
+        agreements = {
+            (r["target"], r["draft"]): agreement_of(r) for r in rows if r["type"] == "agreement"
+        }
+    except (KeyError, TypeError) as error:
+        raise InvalidOptionError(f"a row lacks what this version reads: {error}") from None
+    n_unfinished = sum((run["target"], run["draft"]) not in pairs for run in runs)
+    return Board(header, configurations, pairs, predictions, checks, qualities, agreements,
+                 _plain(runs), len(runs), n_unfinished)  # fmt: skip
+
+
+def _plain(runs: Sequence[Row]) -> dict[str, Interval]:
+    by_target: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        if run["setting"] == PLAIN and run.get("avg_ts"):
+            by_target[run["target"]][run["prompt"]].append(run["avg_ts"])
+    found = {t: median_interval(list(clusters.values())) for t, clusters in by_target.items()}
+    return {target: interval for target, interval in found.items() if interval is not None}
+
+
+def _checks(predictions: Sequence[Row], runs: Sequence[Row]) -> list[Check]:
+    live: dict[tuple[str, str, str], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        if run.get("avg_ts"):
+            live[run["target"], run["draft"], run["prompt"]][run["setting"]].append(run)
+    found = []
+    for row in predictions:
+        settings = live[row["target"], row["draft"], row["prompt"]]
+        plain = {run["repetition"]: run["avg_ts"] for run in settings.pop(PLAIN, [])}
+        for setting, made in settings.items():
+            ratio = row["speed_up"].get(predicted_name(setting, made[0]["drafter"]))
+            ratios = [
+                r["avg_ts"] / plain[r["repetition"]] for r in made if r["repetition"] in plain
+            ]
+            if ratio is None or not ratios:
+                continue
+            found.append(
+                Check(
+                    row["target"],
+                    row["draft"],
+                    setting,
+                    row["prompt"],
+                    ratio * row["plain_ts"],
+                    statistics.median(run["avg_ts"] for run in made),
+                    ratio,
+                    statistics.median(ratios),
+                )
+            )
+    return found

@@ -1,0 +1,271 @@
+"""One configuration (target, draft, setting) summed up from its runs: the row people read.
+
+Pure: rows in, rows out. Names are llama-bench's where it has one. Speed-up is against plain
+decoding of the same prompt in the same block of the same process, never against another run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from localspec.bench.intervals import median_interval
+from localspec.bench.plan import NO_DRAFT, PLAIN
+
+__all__ = ["Configuration", "configuration_of", "failed_configuration", "summarise"]
+
+Row = Mapping[str, Any]
+_OF_PAIR = ("model_type", "model_n_params", "draft_type", "draft_size", "n_gpu_layers", "n_threads",
+            "n_batch", "n_ctx", "flash_attn", "type_k", "type_v", "device", "power", "load_s",
+            "peak_rss_bytes", "vram_bytes", "t_ms", "d_ms")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """A row of type `configuration`; None is what could not be measured.
+
+    avg_ns, samples_ns: of decoding one answer. avg_ts, samples_ts: tokens/s of decoding, prefill
+    apart; median_ts with the bounds of its 95 % interval. speed_up: median of the ratios to plain.
+    n_prompt: median tokens. acceptance: accepted / judged, by position in the draft too (with
+    how many were judged there). draft_share, verify_share, other_share: of the decoding time.
+    sum_min: mean Σ min(p, q) at temperature 1 over the answers. t_ms, d_ms: T(n) and D(n) by n.
+    categories: median tokens/s and speed-up of each. n_failed: answers that gave an error.
+    """
+
+    target: str
+    draft: str
+    setting: str
+    flags: str
+    target_reference: str
+    draft_reference: str | None
+    model_filename: str
+    draft_filename: str | None
+    target_quant: str
+    draft_quant: str | None
+    model_size: int
+    target_from_lossy: bool
+    draft_from_lossy: bool
+    error: str | None = None
+    model_type: str | None = None
+    model_n_params: int | None = None
+    draft_type: str | None = None
+    draft_size: int | None = None
+    n_gpu_layers: int | None = None
+    n_threads: int | None = None
+    n_batch: int | None = None
+    n_ctx: int | None = None
+    flash_attn: str | None = None
+    type_k: str | None = None
+    type_v: str | None = None
+    device: str | None = None
+    power: str | None = None
+    load_s: float | None = None
+    peak_rss_bytes: int | None = None
+    vram_bytes: int | None = None
+    n_prompt: int | None = None
+    n_gen: int | None = None
+    n_runs: int = 0
+    n_failed: int = 0
+    test_time: str | None = None
+    avg_ns: int | None = None
+    stddev_ns: int | None = None
+    avg_ts: float | None = None
+    stddev_ts: float | None = None
+    median_ts: float | None = None
+    median_ts_low: float | None = None
+    median_ts_high: float | None = None
+    speed_up: float | None = None
+    speed_up_low: float | None = None
+    speed_up_high: float | None = None
+    acceptance: float | None = None
+    accepted_by_position: tuple[int, ...] = ()
+    judged_by_position: tuple[int, ...] = ()
+    tokens_per_pass: float | None = None
+    n_draft_mean: float | None = None
+    ttft_s: float | None = None
+    prompt_per_second: float | None = None
+    draft_share: float | None = None
+    verify_share: float | None = None
+    other_share: float | None = None
+    same_as_plain: float | None = None
+    drafters: tuple[str, ...] = ()
+    categories: Mapping[str, Mapping[str, float | None]] = dataclasses.field(default_factory=dict)
+    sum_min: float | None = None
+    t_ms: Mapping[str, float] | None = None
+    d_ms: Mapping[str, float] | None = None
+    samples_ns: tuple[int, ...] = ()
+    samples_ts: tuple[float, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What makes a configuration the same one in two sweeps."""
+        return self.target, self.draft, self.setting
+
+    @property
+    def verdict(self) -> str:
+        """By the interval of speed_up: `pays`, `costs`, or `no difference` that a sweep can tell.
+
+        `nothing drafted` where a ratio would be the noise of plain decoding against itself;
+        `too few` answers for an interval; `baseline` for plain decoding.
+        """
+        if self.setting == PLAIN:
+            return "baseline"
+        if self.n_draft_mean == 0.0:
+            return "nothing drafted"
+        if self.speed_up_low is None or self.speed_up_high is None:
+            return "too few"
+        if self.speed_up_low > 1.0:
+            return "pays"
+        return "costs" if self.speed_up_high < 1.0 else "no difference"
+
+    @property
+    def has_draft_model(self) -> bool:
+        """True when a draft model was loaded."""
+        return self.draft != NO_DRAFT
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """GPU memory where the model is on a GPU, else the peak of the process."""
+        return self.vram_bytes if self.vram_bytes else self.peak_rss_bytes
+
+    def as_row(self) -> dict[str, Any]:
+        """The JSON object of it."""
+        return {"type": "configuration", **dataclasses.asdict(self)}
+
+
+def configuration_of(row: Row) -> Configuration:
+    """The Configuration that as_row() wrote; keys of later versions are left out."""
+    names = [field.name for field in dataclasses.fields(Configuration)]
+    given = {name: row[name] for name in names if name in row}
+    for name, value in given.items():
+        if isinstance(value, list):
+            given[name] = tuple(value)
+    return Configuration(**given)
+
+
+def failed_configuration(head: Mapping[str, Any], error: str) -> Configuration:
+    """A configuration that could not be measured. head: the fields that need no measurement."""
+    return Configuration(**head, error=error)
+
+
+def summarise(
+    head: Mapping[str, Any], rows: Sequence[Row], pair: Row, *, n_gen: int
+) -> Configuration:
+    """Sum up the runs of one setting.
+
+    rows: the pair's runs, plain ones among them, and its predictions. head: the fields that need
+    no measurement. pair: the pair's own row.
+    """
+    setting = head["setting"]
+    runs = [row for row in rows if row["type"] == "run"]
+    mine = [run for run in runs if run["setting"] == setting]
+    good = [run for run in mine if "error" not in run and run["n_gen"] > 0]
+    facts: dict[str, Any] = {name: pair.get(name) for name in _OF_PAIR}
+    if not good:
+        error = next((run["error"] for run in mine if "error" in run), "every answer was empty")
+        return Configuration(**head, **facts, error=error, n_failed=len(mine))
+    plain = {_block(run): run for run in runs if run["setting"] == PLAIN and run.get("avg_ts")}
+    ts = _clusters(good, lambda run: run["avg_ts"])
+    speed = median_interval(ts)
+    gain = median_interval(_ratios(good, plain)) if setting != PLAIN else None
+    ns = [run["avg_ns"] for run in good]
+    rates = [run["avg_ts"] for run in good]
+    decoding_s = sum(ns) / 1e9
+    judged = _total(run["judged_by_position"] for run in good)
+    accepted = _total(run["accepted_by_position"] for run in good)
+    n_passes = sum(run["n_passes"] for run in good)
+    assert speed is not None
+    return Configuration(
+        **head,
+        **facts,
+        n_prompt=round(statistics.median(run["n_prompt"] for run in good)),
+        n_gen=n_gen,
+        n_runs=len(good),
+        n_failed=len(mine) - len(good),
+        test_time=good[0]["test_time"],
+        avg_ns=round(statistics.fmean(ns)),
+        stddev_ns=round(statistics.stdev(ns)) if len(ns) > 1 else None,
+        avg_ts=statistics.fmean(rates),
+        stddev_ts=statistics.stdev(rates) if len(rates) > 1 else None,
+        median_ts=speed.median,
+        median_ts_low=speed.low,
+        median_ts_high=speed.high,
+        speed_up=gain.median if gain else None,
+        speed_up_low=gain.low if gain else None,
+        speed_up_high=gain.high if gain else None,
+        acceptance=sum(accepted) / sum(judged) if sum(judged) else None,
+        accepted_by_position=accepted,
+        judged_by_position=judged,
+        tokens_per_pass=sum(run["n_gen"] for run in good) / n_passes if n_passes else None,
+        n_draft_mean=sum(run["draft_n"] for run in good) / n_passes if n_passes else None,
+        ttft_s=_median(run["ttft_s"] for run in good),
+        prompt_per_second=_median(run["prompt_per_second"] for run in good),
+        draft_share=sum(run["draft_s"] for run in good) / decoding_s,
+        verify_share=sum(run["verify_s"] for run in good) / decoding_s,
+        other_share=sum(run["other_s"] for run in good) / decoding_s,
+        same_as_plain=statistics.fmean(bool(run["same_as_plain"]) for run in good),
+        drafters=tuple(sorted({run["drafter"] for run in good})),
+        categories=_by_category(good, plain, is_plain=setting == PLAIN),
+        sum_min=_sum_min(rows),
+        samples_ns=tuple(ns),
+        samples_ts=tuple(rates),
+    )
+
+
+def _ratios(good: Sequence[Row], plain: Mapping[Any, Row]) -> list[list[float]]:
+    """Speed over plain in the same block, clustered by prompt."""
+    paired = [run for run in good if _block(run) in plain]
+    return _clusters(paired, lambda run: run["avg_ts"] / plain[_block(run)]["avg_ts"])
+
+
+def _sum_min(rows: Sequence[Row]) -> float | None:
+    found = [
+        (row["sum_min"], row["n_gen"])
+        for row in rows
+        if row["type"] == "prediction" and row["sum_min"] is not None
+    ]
+    n = sum(n for _, n in found)
+    return sum(value * n for value, n in found) / n if n else None
+
+
+def _by_category(
+    good: Sequence[Row], plain: Mapping[Any, Row], *, is_plain: bool
+) -> dict[str, dict[str, float | None]]:
+    found: dict[str, dict[str, float | None]] = {}
+    for category in dict.fromkeys(run["category"] for run in good):
+        runs = [run for run in good if run["category"] == category]
+        ratios = [] if is_plain else [r for cluster in _ratios(runs, plain) for r in cluster]
+        found[category] = {
+            "median_ts": statistics.median(run["avg_ts"] for run in runs),
+            "speed_up": statistics.median(ratios) if ratios else None,
+        }
+    return found
+
+
+def _block(run: Row) -> tuple[str, int]:
+    return run["prompt"], run["repetition"]
+
+
+def _clusters(runs: Sequence[Row], value: Any) -> list[list[float]]:
+    by_prompt: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        by_prompt[run["prompt"]].append(value(run))
+    return list(by_prompt.values())
+
+
+def _total(lists: Any) -> tuple[int, ...]:
+    total: list[int] = []
+    for counts in lists:
+        total += [0] * (len(counts) - len(total))
+        for i, count in enumerate(counts):
+            total[i] += count
+    return tuple(total)
+
+
+def _median(values: Any) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None

@@ -1,0 +1,217 @@
+"""One loaded pair, measured: settings interleaved over prompts, then predicted from a record.
+
+Speaks in rows (plain dicts with a `type`), as they stand in results.jsonl. Knows nothing of files,
+processes or other pairs. Every answer begins cold: caches cleared, nothing learned. What was
+decoded plainly in a block is the baseline of that block.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from time import perf_counter
+from typing import Any
+
+from localspec.bench.plan import PLAIN, Setting
+from localspec.bench.prediction import predict
+from localspec.bench.prompts import BenchPrompt
+from localspec.errors import LocalspecError
+from localspec.session import Session
+from localspec.speculation.costs import CostTable
+from localspec.speculation.events import Finished, Round
+from localspec.speculation.measure import DRAFT_ALL, TARGET_ALL
+
+__all__ = ["Row", "Work", "measure_pair", "peak_rss_bytes"]
+
+Row = dict[str, Any]
+_N_WARM_UP = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What is to be measured of one pair.
+
+    blocks: (prompt, repetition) still to do. predict: prompts whose prediction is still to do.
+    """
+
+    settings: Sequence[Setting]
+    blocks: Sequence[tuple[BenchPrompt, int]]
+    predict: Sequence[BenchPrompt]
+    n_gen: int
+    delay_s: float = 0.0
+    answering: Mapping[str, Any] = field(default_factory=dict)
+
+
+def measure_pair(session: Session, work: Work) -> Iterator[Row]:
+    """Rows of type `doing` (progress), `block` (its runs in `rows`), `prediction`, then `costs`."""
+    yield {"type": "doing", "what": "measuring T(n) and D(n)"}
+    session.calibrate(0)
+    costs = session.costs.to_json()  # before any draft was judged: predictions use these
+    tables = {"t_ms": _milliseconds(session.costs.target, TARGET_ALL)}
+    if session.has_draft_model:
+        tables["d_ms"] = _milliseconds(session.costs.draft, DRAFT_ALL)
+    yield {"type": "doing", "what": "warming up"}
+    _warm_up(session, work)
+    answers: dict[str, Row] = {}
+    for i, (prompt, repetition) in enumerate(work.blocks):
+        turn = i % len(work.settings)
+        order = [*work.settings[turn:], *work.settings[:turn]]
+        runs = {}
+        for setting in order:
+            time.sleep(work.delay_s)
+            runs[setting.name] = _run(session, work, setting, prompt, repetition)
+        plain_ids = runs[PLAIN].get("token_ids")
+        for row in runs.values():
+            row["same_as_plain"] = row.pop("token_ids", None) == plain_ids
+        if plain_ids:
+            answers.setdefault(prompt.id, {**runs[PLAIN], "token_ids": plain_ids})
+        yield {"type": "block", "rows": [runs[setting.name] for setting in work.settings]}
+    peak = peak_rss_bytes()  # before the reading below, which no ordinary run does
+    for prompt in work.predict:
+        yield {"type": "doing", "what": f"predicting {prompt.id}"}
+        plain = answers.get(prompt.id) or _run(session, work, work.settings[0], prompt, 0)
+        if plain.get("token_ids"):
+            yield _prediction(session, work, prompt, plain, costs)
+    outlook = session.outlook()
+    yield {
+        "type": "costs",
+        **tables,
+        "peak_rss_bytes": peak,
+        "outlook": outlook.words if outlook else None,
+        "notes": session.notes,
+    }
+
+
+def peak_rss_bytes() -> int | None:
+    """The most memory that this process has held so far; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
+
+
+def _warm_up(session: Session, work: Work) -> None:
+    """A short answer in every setting, and batches of K + 1, whatever the controller would do."""
+    if not work.blocks and not work.predict:
+        return
+    prompt = work.blocks[0][0] if work.blocks else work.predict[0]
+    options = [setting.options for setting in work.settings]
+    if session.has_draft_model and session.can_draft:
+        options.append({"drafter": "model", "n_draft": 4})
+    for given in options:
+        session.clear_cache()
+        asked = {**work.answering, **given, "max_tokens": min(_N_WARM_UP, work.n_gen)}
+        try:
+            session.complete(prompt.question, **asked)
+        except LocalspecError:
+            continue  # the run itself will say so in its row
+
+
+def _run(
+    session: Session, work: Work, setting: Setting, prompt: BenchPrompt, repetition: int
+) -> Row:
+    """One answer as a row; one that fails says so in `error`."""
+    head: Row = {
+        "type": "run",
+        "setting": setting.name,
+        "prompt": prompt.id,
+        "category": prompt.category,
+        "repetition": repetition,
+        "test_time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+    options = {**work.answering, **setting.options, "max_tokens": work.n_gen}
+    if options.get("temperature") != 0:
+        options.setdefault("seed", repetition + 1)  # the same draws for plain and for drafts
+    session.clear_cache()
+    session.forget()
+    accepted: list[int] = []
+    judged: list[int] = []
+    first_s: float | None = None
+    started = perf_counter()
+    try:
+        for event in session.stream(prompt.question, **options):
+            if isinstance(event, Round):
+                if first_s is None:
+                    first_s = perf_counter() - started
+                _count(event, accepted, judged)
+            elif isinstance(event, Finished):
+                return {
+                    **head,
+                    **_figures(event),
+                    "ttft_s": first_s,
+                    "accepted_by_position": accepted,
+                    "judged_by_position": judged,
+                }
+    except LocalspecError as error:
+        return {**head, "error": str(error)}
+    raise AssertionError("a stream ends with Finished")
+
+
+def _figures(finished: Finished) -> Row:
+    stats = finished.stats
+    n = stats.predicted_n
+    return {
+        "token_ids": list(finished.token_ids),
+        "n_prompt": stats.prompt_n + stats.cache_n,
+        "n_gen": n,
+        "avg_ns": round(stats.predicted_s * 1e9),
+        "avg_ts": stats.predicted_per_second,
+        "prompt_per_second": stats.prompt_per_second or None,
+        "draft_s": stats.draft_s,
+        "verify_s": stats.verify_s,
+        "other_s": stats.other_s,
+        "draft_n": stats.draft_n,
+        "draft_n_accepted": stats.draft_n_accepted,
+        "draft_n_rejected": stats.draft_n_rejected,
+        "n_passes": stats.n_passes,
+        "drafter": stats.drafter,
+        "verifier": stats.verifier,
+        "reason": finished.reason,
+    }
+
+
+def _count(event: Round, accepted: list[int], judged: list[int]) -> None:
+    """Add a round to accepted and judged, by position in the draft."""
+    for i, token in enumerate(event.tokens[: event.n_draft]):
+        if token.verdict not in ("accepted", "rejected"):
+            continue
+        if i == len(judged):
+            judged.append(0)
+            accepted.append(0)
+        judged[i] += 1
+        accepted[i] += token.verdict == "accepted"
+
+
+def _prediction(
+    session: Session, work: Work, prompt: BenchPrompt, plain: Row, costs: Mapping[str, Any]
+) -> Row:
+    positions = session.read_positions(prompt.question, plain["token_ids"])
+    found = predict(
+        session.encode(prompt.question),
+        positions,
+        costs,
+        is_greedy=work.answering.get("temperature") == 0,
+        n_drafts=[s.options["n_draft"] for s in work.settings if "n_draft" in s.options],
+    )
+    return {
+        "type": "prediction",
+        "prompt": prompt.id,
+        "category": prompt.category,
+        "n_gen": len(positions),
+        "plain_ts": plain["avg_ts"],
+        "speed_up": found.speed_up,
+        "sum_min": found.sum_min,
+        "sampled": found.sampled,
+    }
+
+
+def _milliseconds(table: CostTable, sizes: Sequence[int]) -> dict[str, float]:
+    """The measured sizes alone, in milliseconds."""
+    measured = [n for n in sizes if table.is_measured(n)]
+    return {str(n): round(table.seconds(n) * 1e3, 4) for n in measured}

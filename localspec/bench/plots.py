@@ -1,0 +1,229 @@
+"""The plots of a report as PNG files: one function for each, over a Board.
+
+matplotlib is imported here, when a plot is drawn, and used without its global state. Labels are
+drawn as text: no mathtext in a file name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from localspec.bench.board import Board
+from localspec.bench.configuration import Configuration
+from localspec.bench.plan import NO_DRAFT, PLAIN
+
+__all__ = ["draw_plots", "pareto"]
+
+# Okabe and Ito's palette: told apart by people who are colour-blind
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MARKS = ("o", "s", "^", "D", "v", "P", "X")
+_MOST_LINES = 10
+
+
+def draw_plots(board: Board, folder: Path) -> dict[str, Path]:
+    """Draw what the board has the numbers for; the files by stem. Raises ImportError, OSError."""
+    import matplotlib.figure  # noqa: F401 -- fail before anything is written
+
+    folder.mkdir(parents=True, exist_ok=True)
+    drawers: dict[str, Callable[[Board], Any]] = {
+        "speed-quality": _speed_quality,
+        "speed-up": _speed_up,
+        "acceptance": _acceptance,
+        "costs": _costs,
+        "time": _time,
+    }
+    drawn = {}
+    for stem, draw in drawers.items():
+        path = folder / f"{stem}.png"
+        figure = draw(board)
+        if figure is None:
+            path.unlink(missing_ok=True)  # of an earlier report
+            continue
+        figure.savefig(path, dpi=110, facecolor="white")
+        drawn[stem] = path
+    return drawn
+
+
+def pareto(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Indices of (cost, gain) for which no other point costs no more and gains more."""
+    order = sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1]))
+    front: list[int] = []
+    best = float("-inf")
+    for i in order:
+        if points[i][1] > best:
+            front.append(i)
+            best = points[i][1]
+    return front
+
+
+def _axes(width: float, height: float) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _speed_quality(board: Board) -> Any:
+    """The fastest way to run each target against its KL; the front joined."""
+    best: dict[str, Configuration] = {}
+    for c in board.ranked:
+        if board.kl(c.target) is not None:
+            best.setdefault(c.target, c)
+    if len(best) < 2:
+        return None
+    found = list(best.values())
+    points = [(board.kl(c.target) or 0.0, _speed(board, c)) for c in found]
+    figure, axes = _axes(7, 4.5)
+    front = pareto(points)
+    axes.plot(
+        [points[i][0] for i in front],
+        [points[i][1] for i in front],
+        color="#999999",
+        marker="o",
+        linewidth=1.5,
+        label="Pareto front (filled)",
+    )
+    for i, (c, (kl, ts)) in enumerate(zip(found, points, strict=True)):
+        on_front = i in front
+        face = _COLOURS[0] if on_front else "white"
+        axes.scatter(kl, ts, s=60, color=face, edgecolor=_COLOURS[0], zorder=3)
+        name = _short(c.target) + (" †" if c.target_from_lossy else "")
+        if c.setting != PLAIN:
+            name += f"\n{c.setting}, {_short(c.draft)}"
+        is_right = kl > max(x for x, _ in points) / 2  # names grow towards the middle
+        axes.annotate(name, (kl, ts), xytext=(-6 if is_right else 6, 6), fontsize=8,
+                      textcoords="offset points", ha="right" if is_right else "left",
+                      parse_math=False)  # fmt: skip
+    axes.set_xlabel("mean KL from the reference, nats (0 is the reference)")
+    axes.set_ylabel("tokens/s, the fastest setting")
+    axes.margins(x=0.2)
+    axes.set_ylim(0, 1.15 * max(ts for _, ts in points))  # room for the names
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _speed_up(board: Board) -> Any:
+    import numpy as np
+
+    targets = [t for t in board.targets if any(c.target == t for c in board.good)]
+    drafts = [d for d in board.drafts if any(c.draft == d for c in board.good)]
+    values = np.full((len(drafts), len(targets)), np.nan)
+    for i, draft in enumerate(drafts):
+        for j, target in enumerate(targets):
+            name = "auto" if draft != NO_DRAFT else "copies"
+            for c in board.of(target, draft):
+                if c.setting == name and c.speed_up is not None:
+                    values[i, j] = c.speed_up
+    if np.isnan(values).all():
+        return None
+    figure, axes = _axes(2.5 + 1.3 * len(targets), 1.6 + 0.6 * len(drafts))
+    reach = max(0.1, float(np.nanmax(np.abs(values - 1.0))))
+    image = axes.imshow(values, cmap="PuOr_r", vmin=1.0 - reach, vmax=1.0 + reach, aspect="auto")
+    for i in range(len(drafts)):
+        for j in range(len(targets)):
+            text = "–" if np.isnan(values[i, j]) else f"{values[i, j]:.2f}"
+            dark = abs(values[i, j] - 1.0) > 0.6 * reach
+            axes.text(j, i, text, ha="center", va="center", color="white" if dark else "black")
+    names = ["no draft: copies" if d == NO_DRAFT else _short(d) for d in drafts]
+    axes.set_yticks(range(len(drafts)), names, fontsize=8, parse_math=False)
+    axes.set_xticks(
+        range(len(targets)), [_short(t) for t in targets], fontsize=8, rotation=20, ha="right",
+        parse_math=False,
+    )  # fmt: skip
+    axes.set_xlabel("target")
+    axes.set_ylabel("draft")
+    figure.colorbar(image, ax=axes, label="times plain")
+    return figure
+
+
+def _acceptance(board: Board) -> Any:
+    drafting = [
+        c for c in board.good if c.has_draft_model and max(c.judged_by_position, default=0) >= 5
+    ]
+    drafting.sort(key=lambda c: c.setting != "auto")  # the controller's come first
+    if not drafting:
+        return None
+    figure, axes = _axes(7, 4)
+    for i, c in enumerate(drafting[:_MOST_LINES]):
+        pairs = zip(c.accepted_by_position, c.judged_by_position, strict=True)
+        rates = [(k, a / j) for k, (a, j) in enumerate(pairs, 1) if j >= 5 and k <= 16]
+        if rates:
+            axes.plot(*zip(*rates, strict=True), **_line(i),
+                      label=f"{_short(c.target)} + {_short(c.draft)}, {c.setting}")  # fmt: skip
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_xlabel("position in the draft (places judged five times or more)")
+    axes.set_ylabel("accepted / judged")
+    axes.set_ylim(0, 1.02)
+    _legend(axes)
+    return figure
+
+
+def _costs(board: Board) -> Any:
+    tables: dict[str, dict[str, float]] = {}
+    for (target, _), pair in board.pairs.items():
+        tables.setdefault(target, pair.get("t_ms") or {})
+    tables = {target: found for target, found in tables.items() if found}
+    if not tables:
+        return None
+    figure, axes = _axes(7, 4)
+    for i, (target, found) in enumerate(list(tables.items())[:_MOST_LINES]):
+        points = sorted((int(n), ms) for n, ms in found.items() if int(n) <= 17)
+        axes.plot(*zip(*points, strict=True), **_line(i), label=_short(target))
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_xlabel("n, tokens of one decode")
+    axes.set_ylabel("T(n), milliseconds")
+    axes.set_ylim(bottom=0)
+    _legend(axes)
+    return figure
+
+
+def _time(board: Board) -> Any:
+    found = [c for c in board.good if c.draft_share is not None and c.setting != PLAIN]
+    if not found:
+        return None
+    found = found[:24]
+    figure, axes = _axes(9, 1.4 + 0.28 * len(found))
+    left = [0.0] * len(found)
+    for i, part in enumerate(("draft", "verify", "other")):
+        shares = [float(getattr(c, f"{part}_share")) for c in found]
+        axes.barh(range(len(found)), shares, left=left, color=_COLOURS[i], label=part,
+                  hatch=("//", "", "..")[i], edgecolor="white")  # fmt: skip
+        left = [a + b for a, b in zip(left, shares, strict=True)]
+    names = [f"{_short(c.target)} + {_short(c.draft)}, {c.setting}" for c in found]
+    axes.set_yticks(range(len(found)), names, fontsize=8, parse_math=False)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("share of the decoding time")
+    axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    return figure
+
+
+def _speed(board: Board, c: Configuration) -> float:
+    speed = board.speed(c)
+    return speed.median if speed else 0.0
+
+
+def _line(i: int) -> dict[str, Any]:
+    return {
+        "color": _COLOURS[i % len(_COLOURS)],
+        "marker": _MARKS[i % len(_MARKS)],
+        "markersize": 4,
+        "linewidth": 1.4,
+    }
+
+
+def _legend(axes: Any) -> None:
+    legend = axes.legend(frameon=False, fontsize=8)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+
+
+def _short(label: str, most: int = 30) -> str:
+    """The head of a label says the size, its end the quant: what is between them goes."""
+    if label == NO_DRAFT:
+        return "no draft"
+    return label if len(label) <= most else f"{label[: most - 10]}…{label[-9:]}"

@@ -1,0 +1,223 @@
+"""Which pair to run, in words that follow from the rows: by rules, without taste.
+
+Speed is Board.speed: plain decoding of the target, times the speed-up. Two speeds whose 95 %
+intervals overlap are called alike. A level made from a lossy source is recommended for speed
+alone. Nothing that was not measured is said.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from localspec.bench.board import Board
+from localspec.bench.configuration import Configuration
+from localspec.bench.plan import PLAIN
+
+__all__ = ["Limits", "Recommendation", "command", "recommend"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a person can afford: bytes of memory, mean KL in nats from the reference."""
+
+    max_memory_bytes: int | None = None
+    max_kl: float | None = None
+
+    @property
+    def words(self) -> str:
+        """Such as `8.0 GB of memory and a KL of 0.05`; empty without any."""
+        parts = []
+        if self.max_memory_bytes is not None:
+            parts.append(f"{self.max_memory_bytes / 1e9:.3g} GB of memory")
+        if self.max_kl is not None:
+            parts.append(f"a mean KL of {self.max_kl:g}")
+        return " and ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """sentences: in order of weight. fastest: overall; best: under the limits; None if none."""
+
+    sentences: tuple[str, ...]
+    fastest: Configuration | None = None
+    best: Configuration | None = None
+
+
+def recommend(board: Board, limits: Limits | None = None) -> Recommendation:
+    """Judge a sweep."""
+    limits = limits or Limits()
+    ranked = board.ranked
+    if not ranked:
+        return Recommendation(("Nothing could be measured, so nothing is recommended.",))
+    fastest = ranked[0]
+    sentences = [f"Fastest: {_told(board, fastest)}", *_alike(board, ranked)]
+    best: Configuration | None = None
+    if limits.words:
+        best, said = _within(board, ranked, limits)
+        sentences.append(said)
+    sentences += [_of_target(board, target) for target in board.targets if _has(board, target)]
+    sentences += _caveats(board, ranked)
+    return Recommendation(tuple(sentences), fastest, best)
+
+
+def command(configuration: Configuration, *, temperature: float | None = None) -> str:
+    """The `localspec run` that does the same."""
+    words = ["localspec", "run", "--target", configuration.target_reference]
+    words += ["--draft", configuration.draft_reference or "none"]
+    words += configuration.flags.split()
+    if temperature is not None:
+        words += ["--temp", f"{temperature:g}"]
+    return shlex.join(words)
+
+
+def _told(board: Board, c: Configuration) -> str:
+    speed, plain = board.speed(c), board.plain_ts[c.target]
+    assert speed is not None
+    parts = [f"{_name(c)}, {speed.median:.1f} tokens/s"]
+    if c.speed_up is None:
+        parts[0] += _range(speed.low, speed.high)
+    else:
+        parts[0] += (
+            f": {c.speed_up:.2f}{_range(c.speed_up_low, c.speed_up_high, 2)} times plain, which "
+            f"makes {plain.median:.1f}"
+        )
+    if c.memory_bytes is not None:
+        where = "GPU memory" if c.vram_bytes else "memory at its peak"
+        parts.append(f"{c.memory_bytes / 1e9:.2f} GB of {where}")
+    kl = board.kl(c.target)
+    quality = board.qualities.get(c.target)
+    if kl is not None and quality is not None and quality.reference != c.target:
+        parts.append(f"mean KL {kl:.3g} from {quality.reference}")
+    lossy = ""
+    if c.target_from_lossy:
+        lossy = (
+            " This target was made from a file that was quantised already: it is named for its "
+            "speed only, and cannot be better than its source."
+        )
+    temperature = board.header["workload"]["answering"].get("temperature")
+    return f"{', '.join(parts)}. Run it with `{command(c, temperature=temperature)}`.{lossy}"
+
+
+def _alike(board: Board, ranked: Sequence[Configuration]) -> list[str]:
+    """Those that this sweep cannot tell from the fastest, when they are better in something."""
+    near = [c for c in ranked[1:] if _overlap(board, ranked[0], c)]
+    if not near:
+        return []
+    names = "; ".join(_name(c) for c in near[:4])
+    more = f" and {len(near) - 4} more" if len(near) > 4 else ""
+    return [f"Not to be told from it in speed (the 95 % intervals overlap): {names}{more}."]
+
+
+def _overlap(board: Board, a: Configuration, b: Configuration) -> bool:
+    """Intervals of the speed-up where both have one target, since those are paired."""
+    ranges = []
+    for c in (a, b):
+        speed = board.speed(c)
+        low, high = (speed.low, speed.high) if speed else (None, None)
+        if a.target == b.target:
+            low, high = (1.0, 1.0) if c.setting == PLAIN else (c.speed_up_low, c.speed_up_high)
+        if low is None or high is None:
+            return False
+        ranges.append((low, high))
+    return ranges[0][0] <= ranges[1][1] and ranges[1][0] <= ranges[0][1]
+
+
+def _within(
+    board: Board, ranked: Sequence[Configuration], limits: Limits
+) -> tuple[Configuration | None, str]:
+    kept = list(ranked)
+    if limits.max_memory_bytes is not None:
+        unknown = [c for c in kept if c.memory_bytes is None]
+        kept = [c for c in kept if (c.memory_bytes or limits.max_memory_bytes + 1)
+                <= limits.max_memory_bytes]  # fmt: skip
+        if len(unknown) == len(ranked):
+            return None, "The memory limit cannot be judged: no peak was measured here."
+    if limits.max_kl is not None:
+        measured = [c for c in kept if board.kl(c.target) is not None]
+        if kept and not measured:
+            return None, (
+                "The quality limit cannot be judged: no KL was measured in this sweep. Run it "
+                "without --no-quality."
+            )
+        kept = [c for c in measured if (board.kl(c.target) or 0.0) <= limits.max_kl]
+    if not kept:
+        return None, f"Nothing in this sweep stays within {limits.words}{_nearest(board, limits)}."
+    return kept[0], f"Fastest within {limits.words}: {_told(board, kept[0])}"
+
+
+def _nearest(board: Board, limits: Limits) -> str:
+    parts = []
+    peaks = [c for c in board.good if c.memory_bytes is not None]
+    if limits.max_memory_bytes is not None and peaks:
+        least = min(peaks, key=lambda c: c.memory_bytes or 0)
+        parts.append(
+            f"the smallest, {_name(least)}, takes {(least.memory_bytes or 0) / 1e9:.2f} GB"
+        )
+    kls = {t: kl for t in board.targets if (kl := board.kl(t)) is not None}
+    if limits.max_kl is not None and kls:
+        target = min(kls, key=lambda t: kls[t])
+        parts.append(f"the nearest to the reference, {target}, has a KL of {kls[target]:.3g}")
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def _of_target(board: Board, target: str) -> str:
+    """Does speculation pay with this target?"""
+    mine = [c for c in board.good if c.target == target and c.setting != PLAIN]
+    tried = [c for c in mine if c.speed_up and c.verdict != "nothing drafted"]
+    if not mine:
+        return f"{target}: no drafts could be tried."
+    if not tried:
+        return f"{target}: nothing was worth drafting; without a draft model it needs less memory."
+    best = max(tried, key=lambda c: (c.verdict == "pays", c.speed_up or 0.0))
+    ratio = f"{best.speed_up:.2f}{_range(best.speed_up_low, best.speed_up_high, 2)}"
+    how = f"{best.setting} with {best.draft if best.has_draft_model else 'no draft model'}"
+    if best.verdict == "pays":
+        return f"{target}: drafting pays, {ratio} times plain at best ({how})."
+    if best.verdict == "costs":
+        return (
+            f"{target}: drafting does not pay here, at best {ratio} times plain ({how}): "
+            "run it with `--drafter none`."
+        )
+    if best.verdict == "no difference":
+        return (
+            f"{target}: drafting makes no difference that this sweep can tell, at best {ratio} "
+            f"times plain ({how}); without a draft model it needs less memory."
+        )
+    return (
+        f"{target}: {ratio} times plain at best ({how}), from {best.n_runs} answers: too few to "
+        "judge, five are the least."
+    )
+
+
+def _caveats(board: Board, ranked: Sequence[Configuration]) -> list[str]:
+    found = []
+    lossy = sorted({c.target for c in ranked if c.target_from_lossy})
+    if lossy:
+        found.append(
+            "Made from a lossy source, so for speed only, whatever their KL: "
+            f"{', '.join(lossy)}. For quality take a level made from an F16 or BF16 file."
+        )
+    powers = {c.power for c in ranked} - {None}
+    if "battery" in powers:
+        found.append("Part of this was measured on battery, where speeds may be held down.")
+    if board.failed:
+        pairs = {(c.target, c.draft) for c in board.failed}
+        found.append(f"{len(pairs)} pairs could not be measured; the report says why.")
+    return found
+
+
+def _has(board: Board, target: str) -> bool:
+    return any(c.target == target for c in board.good)
+
+
+def _name(c: Configuration) -> str:
+    draft = c.draft if c.has_draft_model else "no draft model"
+    return f"{c.target} + {draft}, {c.setting}"
+
+
+def _range(low: float | None, high: float | None, digits: int = 1) -> str:
+    if low is None or high is None:
+        return ""
+    return f" ({low:.{digits}f}–{high:.{digits}f})"

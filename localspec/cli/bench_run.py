@@ -1,0 +1,165 @@
+"""From the options of `localspec bench` to a plan, and the sweep run with its progress shown."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from localspec.bench.board import Board, read_board
+from localspec.bench.contender import Contender, contender, unique_labels
+from localspec.bench.levels import Making, levels, require_types
+from localspec.bench.plan import NO_DRAFT, Plan
+from localspec.bench.prompts import read_prompts, select
+from localspec.bench.quality_sweep import QualitySweep
+from localspec.bench.recommend import Limits
+from localspec.bench.report import write_report
+from localspec.bench.results import Results
+from localspec.bench.sweep import Sweep
+from localspec.bench.text import read_text
+from localspec.cli.bench_progress import Display, making, shown
+from localspec.cli.loading import fetch
+from localspec.errors import CancelledError, InvalidOptionError
+from localspec.library.references import locate, pair_draft
+from localspec.options import LoadOptions, parse
+from localspec.visible import visible
+
+__all__ = ["plan_of", "run_sweep"]
+
+_LOADING = ("n_ctx", "n_batch", "n_threads", "n_gpu_layers", "n_gpu_layers_draft", "flash_attn",
+            "type_k", "type_v")  # fmt: skip
+DEFAULT = "default"
+
+
+def run_sweep(given: dict[str, Any]) -> tuple[Board, Limits]:
+    """Plan, measure, and write the report; the board and the limits that were given."""
+    folder: Path = given["out"]
+    limits = Limits(max_memory_bytes=given["max_memory"], max_kl=given["max_kl"])
+    plan = plan_of(given)
+    with Results(folder) as results:
+        try:
+            with shown() as display:
+                _introduce(plan, results, display)
+                quality = QualitySweep(plan, results, display.doing, display.say)
+                Sweep(plan, results, display.show).run()
+                if plan.has_quality:
+                    quality.run()
+        except KeyboardInterrupt:
+            n = sum(row["type"] == "run" for row in results.rows)
+            click.echo(
+                f"localspec: stopped. Nothing that was measured is lost: {n} answers are in "
+                f"{results.path}. The same command goes on there; `localspec bench report "
+                f"{folder}` shows what there is",
+                err=True,
+            )
+            raise CancelledError("interrupted") from None
+        board = read_board(results.rows)
+    for note in write_report(board, folder, limits):
+        click.echo(f"localspec: note: {visible(note)}", err=True)
+    return board, limits
+
+
+def plan_of(given: dict[str, Any]) -> Plan:
+    """Everything that a person can get wrong is told here, before a model is loaded."""
+    loading = {name: given[name] for name in _LOADING if given[name] is not None}
+    parse(LoadOptions, loading)
+    if given["text"] is not None:
+        read_text(given["text"])
+    quants = require_types((given["quants"] or "").split(","))
+    prompts = read_prompts(given["prompts"])
+    if given["n_prompts"] is not None:
+        prompts = select(prompts, given["n_prompts"])
+    if given["raw"]:
+        prompts = tuple(replace(prompt, is_raw=True) for prompt in prompts)
+    target_names = _split(given["targets"]) or [DEFAULT]
+    for name in target_names:
+        locate(name, "target")  # a wrong name before any download
+    draft_names, quants_of_drafts = _draft_names(target_names, _split(given["drafts"]), quants)
+    for name in draft_names:
+        locate(name, "draft")
+    targets = _contenders(target_names, "target", quants, given["imatrix"])
+    drafts = _contenders(draft_names, "draft", quants_of_drafts, None)
+    return Plan(
+        targets=targets,
+        drafts=drafts,
+        prompts=prompts,
+        prompts_name=given["prompts"],
+        n_gen=given["n_gen"],
+        repeat=given["repeat"],
+        n_drafts=given["n_drafts"],
+        delay_s=given["delay"],
+        loading=loading,
+        answering={"temperature": given["temperature"]},
+        text=given["text"],
+        n_chunks=given["n_chunks"],
+        has_quality=not given["no_quality"],
+    )
+
+
+def _draft_names(
+    targets: Sequence[str], drafts: Sequence[str], quants: Sequence[str]
+) -> tuple[list[str], Sequence[str]]:
+    """References of the drafts, and the levels to make of them."""
+    if drafts:
+        return [name for name in drafts if name != NO_DRAFT], ()
+    own = [found for name in targets if (found := pair_draft(name)) is not None]
+    return list(dict.fromkeys(own)), quants
+
+
+def _contenders(
+    names: Iterable[str], role: str, quants: Sequence[str], imatrix: Path | None
+) -> tuple[Contender, ...]:
+    found: list[Contender] = []
+    for name in names:
+        path = fetch(name, role)
+        reference = str(path) if isinstance(locate(name, role), Path) else name
+        if not quants:
+            found.append(contender(path, reference))
+            continue
+        with _watched() as on_make:
+            found += levels(path, reference, quants, importance=imatrix, on_make=on_make)
+    return unique_labels(found)
+
+
+@contextlib.contextmanager
+def _watched() -> Iterator[Any]:
+    """Say on stderr which level is made, and how far it is."""
+    with contextlib.ExitStack() as stack:
+
+        def on_make(level: Making) -> None:
+            stack.close()
+            stack.enter_context(making(level))
+
+        yield on_make
+
+
+def _introduce(plan: Plan, results: Results, display: Display) -> None:
+    n_before = sum(row["type"] == "run" for row in results.rows)
+    n = sum(len(plan.blocks) * len(pair.settings) for pair in plan.pairs())
+    lossy = [c.label for c in (*plan.targets, *plan.drafts) if c.from_lossy]
+    display.say(
+        f"targets: {len(plan.targets)}, each plain and with drafts: {len(plan.drafts)}; prompts: "
+        f"{len(plan.prompts)}, repetitions: {plan.repeat}; {n} answers of up to {plan.n_gen} tokens"
+    )
+    if n_before:
+        display.say(f"going on with {results.path}: {n_before} answers are there already")
+    if lossy:
+        display.say(
+            "note: made from a source that was quantised already, for speed only: "
+            + ", ".join(lossy)
+        )
+
+
+def _split(values: Sequence[str]) -> list[str]:
+    """Commas separate, unless the whole is the name of a file."""
+    found: list[str] = []
+    for value in values:
+        whole = Path(value).expanduser().is_file()
+        found += [value] if whole else [part.strip() for part in value.split(",") if part.strip()]
+    if values and not found:
+        raise InvalidOptionError("a list of models is empty: give files or references")
+    return list(dict.fromkeys(found))

@@ -1,0 +1,312 @@
+"""A whole sweep of tiny models from the command line: what it writes, and what cannot stop it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localspec.bench import levels as levels_module
+from localspec.bench.board import read_board
+from localspec.bench.levels import levels
+from localspec.bench.results import read_rows
+from localspec.errors import EngineError, InvalidOptionError, ModelFileError, ModelNotFoundError
+from localspec.llama.importance import read_importance
+from localspec.llama.quantize import quantize
+
+LOCALSPEC = [sys.executable, "-m", "localspec.cli.main"]
+PROMPTS = '{"id": "a", "category": "x", "prompt": "the and of"}\n{"id": "b", "prompt": "hello"}\n'
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    cache = tmp_path_factory.mktemp("cache")
+    return {**os.environ, "HF_HUB_OFFLINE": "1", "LOCALSPEC_CACHE": str(cache)}
+
+
+@pytest.fixture(scope="module")
+def words(
+    tmp_path_factory: pytest.TempPathFactory, tiny_target: Path, tiny_draft: Path
+) -> list[str]:
+    """A sweep over a good target, one cut in half, and one draft."""
+    folder = tmp_path_factory.mktemp("files")
+    raw = tiny_target.read_bytes()
+    (folder / "cut.gguf").write_bytes(raw[: len(raw) // 2])
+    (folder / "prompts.jsonl").write_text(PROMPTS)
+    return [
+        *("bench", "--targets", f"{tiny_target},{folder / 'cut.gguf'}", "--drafts", tiny_draft),
+        *("--prompts", folder / "prompts.jsonl", "--n-gen", 12, "--repeat", 3, "-t", 1),
+        *("--n-chunks", 1),
+    ]  # type: ignore[list-item]
+
+
+def call(environment: dict[str, str], *args: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*LOCALSPEC, *map(str, args)], capture_output=True, text=True, env=environment, timeout=120
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(
+    words: list[str], environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    folder = tmp_path_factory.mktemp("sweep") / "out"
+    return folder, call(environment, *words, "--out", folder)
+
+
+def row_set(folder: Path) -> Counter[tuple[Any, ...]]:
+    names = ("type", "target", "draft", "setting", "prompt", "repetition")
+    return Counter(tuple(row.get(name) for name in names) for row in read_rows(folder))
+
+
+def test_a_sweep_writes_everything(
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    folder, ended = finished
+    assert ended.returncode == 0, ended.stderr
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert names >= {"results.jsonl", "results.csv", "report.md", "report.html", "plots/costs.png"}
+    assert "tokens/s" in ended.stdout
+    assert "█" in ended.stdout
+    assert "Fastest: " in ended.stdout
+    assert "localspec run --target" in ended.stdout
+    assert "answers of up to 12 tokens" in ended.stderr
+    assert "\x1b" not in ended.stdout + ended.stderr
+
+
+def test_the_rows_tell_what_was_measured(
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    board = read_board(read_rows(finished[0]))
+    assert {c.key for c in board.good} == {
+        *(("target", "none", setting) for setting in ("plain", "copies")),
+        *(("target", "draft", setting) for setting in ("plain", "auto", "K=3")),
+    }
+    fixed = next(c for c in board.good if c.setting == "K=3")
+    assert fixed.n_runs == 6
+    assert fixed.same_as_plain == 1.0
+    assert fixed.acceptance is not None
+    assert fixed.judged_by_position[0] >= fixed.judged_by_position[-1]
+    assert fixed.peak_rss_bytes is not None
+    assert fixed.ttft_s is not None
+    assert fixed.speed_up is not None
+    assert fixed.draft_share is not None
+    assert fixed.samples_ts
+    pair = board.pairs["target", "draft"]
+    assert set(pair["t_ms"]) >= {"1", "2", "4", "8", "16"}
+    assert set(pair["d_ms"]) >= {"1", "2"}
+    assert board.predicted("target", "draft").keys() >= {"K=1", "K=3", "controller, splice"}
+    assert board.checks
+
+
+def test_a_broken_file_fails_its_own_rows_only(
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    folder, ended = finished
+    failed = read_board(read_rows(folder)).failed
+    assert {c.target for c in failed} == {"cut"}
+    assert all("truncated" in (c.error or "") for c in failed)
+    assert "not measured: cut" in ended.stderr
+    assert "truncated" in (folder / "report.md").read_text("utf-8")
+
+
+def test_a_finished_sweep_runs_nothing_again(
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+    words: list[str],
+    environment: dict[str, str],
+) -> None:
+    folder, _ = finished
+    before = row_set(folder)
+    assert call(environment, *words, "--out", folder).returncode == 0
+    assert row_set(folder) == before
+
+
+def test_quality_is_part_of_it(
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+    words: list[str],
+    environment: dict[str, str],
+) -> None:
+    folder, _ = finished
+    board = read_board(read_rows(folder))
+    assert board.qualities["target"].reference == "target"
+    assert board.qualities["target"].perplexity is not None
+    agreement = board.agreements["target", "draft"]
+    assert agreement.kl is not None
+    assert agreement.kl > 0.0
+    assert 0.0 < (agreement.sum_min or 0.0) < 1.0
+    assert not list(folder.glob(".reading*"))
+    ended = call(environment, *words, "--out", folder, "--n-chunks", 2)
+    assert ended.returncode == 2
+    assert "another text" in ended.stderr
+
+
+def test_another_plan_does_not_mix_with_it(
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+    words: list[str],
+    environment: dict[str, str],
+) -> None:
+    ended = call(environment, *words, "--out", finished[0], "--n-gen", 13)
+    assert ended.returncode == 2
+    assert "holds another sweep" in ended.stderr
+    assert "--out" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.fixture
+def running(
+    words: list[str], environment: dict[str, str], tmp_path: Path
+) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
+    """A sweep in the middle: some answers are on the disk."""
+    folder = tmp_path / "out"
+    command = [*LOCALSPEC, *map(str, words), "--out", str(folder), "--delay", "0.05"]
+    process = subprocess.Popen(
+        command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        give_up = time.monotonic() + 60
+        while time.monotonic() < give_up and process.poll() is None:
+            path = folder / "results.jsonl"
+            if path.exists() and path.read_text().count('"type": "run"') >= 4:
+                break
+            time.sleep(0.02)
+        assert process.poll() is None, "it ended before it could be stopped"
+        yield folder, process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_killed_sweep_goes_on_to_the_same_rows(
+    running: tuple[Path, subprocess.Popen[str]],
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+    words: list[str],
+    environment: dict[str, str],
+) -> None:
+    folder, process = running
+    process.kill()
+    process.communicate()
+    with (folder / "results.jsonl").open("a") as file:
+        file.write('{"type": "run", "target": "tar')  # as a kill in the middle of a write leaves
+    kept = [row["test_time"] for row in read_rows(folder) if row["type"] == "run"]
+    assert len(kept) < 30
+    ended = call(environment, *words, "--out", folder, "--delay", "0.05")
+    assert ended.returncode == 0, ended.stderr
+    assert "going on with" in ended.stderr
+    assert row_set(folder) == row_set(finished[0])
+
+
+def test_half_a_block_is_measured_again(
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+    words: list[str],
+    environment: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    """Plain and drafts of a block belong together, in one process and minute."""
+    rows = read_rows(finished[0])
+    runs = [i for i, row in enumerate(rows) if row["type"] == "run"]
+    text = "".join(json.dumps(row) + "\n" for row in rows[: runs[5]])
+    (tmp_path / "results.jsonl").write_text(text)
+    assert call(environment, *words, "--out", tmp_path).returncode == 0
+    assert row_set(tmp_path) == row_set(finished[0])
+
+
+def test_ctrl_c_says_what_is_kept(running: tuple[Path, subprocess.Popen[str]]) -> None:
+    folder, process = running
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Nothing that was measured is lost" in said
+    assert "The same command goes on there" in said
+    assert "Traceback" not in said
+    assert sum(row["type"] == "run" for row in read_rows(folder)) >= 4
+
+
+def test_user_mistakes_are_told_before_a_model_is_loaded(environment: dict[str, str]) -> None:
+    for given, said in (
+        (["--targets", "qwenn"], "no file and no catalog model"),
+        (["--quants", "Q4_X"], "unknown quant type 'Q4_X'"),
+        (["--prompts", "nothing.jsonl"], "is no file and no suite"),
+        (["--max-memory", "much"], "8G"),
+        (["--n-draft", "99"], "1 to 32"),
+        (["more.gguf"], "separate several files with commas"),
+        (["report", "nowhere"], "holds no sweep"),
+    ):
+        ended = call(environment, "bench", *given)
+        assert ended.returncode == 2, given
+        assert said in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
+def test_levels_are_made_once_and_labelled(
+    tiny_target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_CACHE", str(tmp_path))
+    made = []
+    first = levels(tiny_target, "x", ["q4_0", "F32"], on_make=made.append)
+    assert [found.quant for found in first] == ["Q4_0", "F32"]
+    assert first[0].label == "target Q4_0"
+    assert not first[0].from_lossy  # an F32 source
+    assert first[1].path == tiny_target
+    assert levels(tiny_target, "x", ["Q4_0", "F32"], on_make=made.append) == first
+    assert len(made) == 1
+    (again,) = levels(first[0].path, "y", ["Q8_0"])
+    assert again.from_lossy
+    assert again.source == first[0].path
+    assert not list((tmp_path / "levels").glob("*.part"))
+
+
+def test_a_level_that_cannot_be_made_is_a_contender_with_an_error(
+    tiny_target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_CACHE", str(tmp_path))
+
+    def refuse(source: Path, path: Path, type_name: str, **given: Any) -> None:
+        if type_name == "IQ1_S":
+            raise EngineError("this quantization requires an imatrix!")
+        quantize(source, path, type_name, **given)
+
+    monkeypatch.setattr(levels_module, "quantize", refuse)
+    good, bad = levels(tiny_target, "x", ["Q4_0", "IQ1_S"])
+    assert good.error is None
+    assert "requires an imatrix" in (bad.error or "")
+    with pytest.raises(InvalidOptionError, match="unknown quant type"):
+        levels(tiny_target, "x", ["Q0"])
+
+
+def test_an_importance_matrix_reaches_the_quantiser(tiny_target: Path, tmp_path: Path) -> None:
+    import gguf
+    import numpy as np
+
+    matrix = tmp_path / "imatrix.gguf"
+    writer = gguf.GGUFWriter(matrix, "imatrix")
+    writer.add_type("imatrix")
+    rng = np.random.default_rng(0)
+    for layer in range(2):
+        for name, width in (("ffn_down", 128), ("ffn_up", 64), ("ffn_gate", 64), ("attn_q", 64)):
+            weight = f"blk.{layer}.{name}.weight"
+            sums = rng.exponential(100.0, (1, width)).astype(np.float32) ** 2
+            writer.add_tensor(f"{weight}.in_sum2", sums)
+            writer.add_tensor(f"{weight}.counts", np.full((1, 1), 10.0, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    quantize(tiny_target, tmp_path / "without.gguf", "Q4_0")
+    quantize(tiny_target, tmp_path / "with.gguf", "Q4_0", importance=matrix)
+    assert (tmp_path / "with.gguf").read_bytes() != (tmp_path / "without.gguf").read_bytes()
+    with pytest.raises(ModelFileError, match="holds no importance matrix"):
+        read_importance(tiny_target)
+    with pytest.raises(ModelNotFoundError, match="no importance matrix"):
+        read_importance(tmp_path / "none")
+    (tmp_path / "old.dat").write_bytes(b"\x01\x00\x00\x00abc")
+    with pytest.raises(ModelFileError, match="llama-imatrix"):
+        read_importance(tmp_path / "old.dat")

@@ -1,0 +1,59 @@
+"""Bootstrap intervals of a median: repeatable, clustered, and as wide as the data is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from localspec.bench.intervals import median_interval
+
+
+def test_four_samples_have_no_interval() -> None:
+    found = median_interval([[2.0, 2.0], [2.0, 3.0]])
+    assert found is not None
+    assert (found.median, found.low, found.high) == (2.0, None, None)
+    assert median_interval([]) is None
+    assert median_interval([[], []]) is None
+
+
+def test_equal_samples_have_no_width() -> None:
+    found = median_interval([[1.5]] * 6)
+    assert found is not None
+    assert (found.median, found.low, found.high) == (1.5, 1.5, 1.5)
+
+
+def test_few_prompts_have_the_range_of_their_answers() -> None:
+    found = median_interval([[1.0, 1.2, 1.1], [2.0, 2.2]])
+    assert found is not None
+    assert (found.median, found.low, found.high) == (1.2, 1.0, 2.2)
+
+
+def test_the_same_samples_give_the_same_interval() -> None:
+    clusters = [[1.0, 1.2], [2.0, 2.2], [1.6]]
+    assert median_interval(clusters) == median_interval(clusters)
+
+
+def test_prompts_that_differ_widen_it_more_than_repetitions() -> None:
+    """Six values twice over: as prompts that differ, and as repetitions of prompts that do not."""
+    values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    differ = median_interval([[v] * 6 for v in values])
+    alike = median_interval([values] * 6)
+    assert differ is not None
+    assert alike is not None
+    assert differ.low is not None
+    assert differ.high is not None
+    assert alike.low is not None
+    assert alike.high is not None
+    assert differ.high - differ.low > alike.high - alike.low
+
+
+def test_it_covers_the_median_about_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(7)
+    hits = 0
+    for _ in range(60):
+        centres = rng.normal(1.0, 0.2, 20)
+        found = median_interval([list(c + rng.normal(0, 0.02, 3)) for c in centres])
+        assert found is not None
+        assert found.low is not None
+        assert found.high is not None
+        hits += found.low <= 1.0 <= found.high
+    assert hits >= 50

@@ -1,0 +1,139 @@
+"""What is recommended follows from the rows by rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from localspec.bench.board import Board
+from localspec.bench.plots import pareto
+from localspec.bench.recommend import Limits, command, recommend
+from tests.unit.bench_rows import board, pair_rows, quality_row
+
+NONE_BIG = pair_rows("big", "none", {"plain": 10.0, "copies": 10.1}, peak_gb=3.0)
+BIG = pair_rows("big", "small", {"plain": 10.0, "auto": 22.0, "K=3": 20.0}, peak_gb=4.0)
+NONE_LOW = pair_rows("low", "none", {"plain": 16.0, "copies": 15.9}, peak_gb=1.5, from_lossy=True)
+LOW = pair_rows(
+    "low", "small", {"plain": 16.0, "auto": 12.0, "K=3": 11.0}, peak_gb=2.5, from_lossy=True
+)
+QUALITY = [quality_row("big", None, "big"), quality_row("low", 0.2, "big")]
+
+
+@pytest.fixture
+def found() -> Board:
+    return board(NONE_BIG, BIG, NONE_LOW, LOW, more=QUALITY)
+
+
+def test_the_fastest_pair_with_the_command_that_runs_it(found: Board) -> None:
+    result = recommend(found)
+    assert result.fastest is not None
+    assert result.fastest.key == ("big", "small", "auto")
+    first = result.sentences[0]
+    assert "`localspec run --target big.gguf --draft small.gguf --temp 0`" in first
+    assert "2.20" in first
+
+
+def test_flags_of_a_fixed_length_and_of_no_draft(found: Board) -> None:
+    fixed = next(c for c in found.good if c.key == ("big", "small", "K=3"))
+    assert command(fixed).endswith("--draft small.gguf --drafter model --n-draft 3")
+    plain = next(c for c in found.good if c.key == ("big", "none", "plain"))
+    assert command(plain).endswith("--draft none --drafter none")
+
+
+@pytest.mark.parametrize(
+    ("limits", "best", "words"),
+    [
+        (Limits(max_memory_bytes=3_500_000_000), ("low", "none", "plain"), "3.5 GB"),
+        (Limits(max_kl=0.05), ("big", "small", "auto"), "KL of 0.05"),
+        (
+            Limits(max_memory_bytes=3_500_000_000, max_kl=0.05),
+            ("big", "none", "copies"),
+            "3.5 GB of memory and a mean KL of 0.05",
+        ),
+    ],
+)
+def test_limits_are_kept(
+    found: Board, limits: Limits, best: tuple[str, str, str], words: str
+) -> None:
+    result = recommend(found, limits)
+    assert result.best is not None
+    assert result.best.key == best
+    assert any(words in sentence for sentence in result.sentences)
+
+
+def test_limits_that_nothing_keeps_name_the_nearest(found: Board) -> None:
+    result = recommend(found, Limits(max_memory_bytes=1_000_000_000))
+    assert result.best is None
+    assert any("takes 1.50 GB" in sentence for sentence in result.sentences)
+
+
+def test_a_quality_limit_without_quality_is_not_judged() -> None:
+    result = recommend(board(NONE_BIG, BIG), Limits(max_kl=0.05))
+    assert result.best is None
+    assert any("no KL was measured" in sentence for sentence in result.sentences)
+
+
+def test_where_drafting_does_not_pay_that_is_said(found: Board) -> None:
+    said = "\n".join(recommend(found).sentences)
+    assert "big: drafting pays, 2.20" in said
+    only_draft = "\n".join(recommend(board(LOW)).sentences)
+    assert "low: drafting does not pay here, at best 0.75" in only_draft
+    assert "--drafter none" in only_draft
+
+
+def test_a_draft_model_that_costs_is_never_the_fastest() -> None:
+    """Though its process ran in a quicker hour than the one without a draft model."""
+    slow_hour = pair_rows("low", "none", {"plain": 8.0, "copies": 8.0})
+    fast_hour = pair_rows("low", "small", {"plain": 16.0, "auto": 12.0})
+    result = recommend(board(slow_hour, fast_hour))
+    assert result.fastest is not None
+    assert result.fastest.draft == "none"
+
+
+def test_what_cannot_be_told_from_plain_is_not_recommended_over_it() -> None:
+    loose = pair_rows("low", "small", {"plain": 16.0, "auto": 17.0})
+    for row in loose:  # one answer in six was slower
+        if row.get("setting") == "auto" and row["type"] == "configuration":
+            row.update(speed_up_low=0.9, speed_up_high=1.2)
+    result = recommend(board(NONE_LOW, loose))
+    assert result.fastest is not None
+    assert result.fastest.setting == "plain"
+    assert any("no difference that this sweep can tell" in s for s in result.sentences)
+
+
+def test_where_nothing_was_drafted_a_ratio_is_noise() -> None:
+    quiet = pair_rows("low", "small", {"plain": 16.0, "auto": 17.0})
+    for row in quiet:
+        if row.get("setting") == "auto" and row["type"] == "configuration":
+            row["n_draft_mean"] = 0.0
+    result = recommend(board(NONE_LOW, quiet))
+    assert result.fastest is not None
+    assert result.fastest.setting == "plain"
+
+
+def test_a_level_of_a_lossy_source_is_for_speed_only() -> None:
+    result = recommend(board(NONE_LOW, more=[quality_row("low", 0.001, "source")]))
+    assert "for its speed only, and cannot be better than its source" in result.sentences[0]
+    assert any("Made from a lossy source" in sentence for sentence in result.sentences)
+
+
+def test_speeds_that_cannot_be_told_apart_are_said_to_be_alike() -> None:
+    a = pair_rows("a", "none", {"plain": 10.0}, spread=0.1)
+    b = pair_rows("b", "none", {"plain": 10.3}, spread=0.1)
+    assert any("Not to be told" in s and "a + no" in s for s in recommend(board(a, b)).sentences)
+    far = pair_rows("b", "none", {"plain": 20.0})
+    assert not any("Not to be told" in s for s in recommend(board(a, far)).sentences)
+
+
+def test_verdicts(found: Board) -> None:
+    told = {c.key: c.verdict for c in found.good}
+    assert told["big", "small", "auto"] == "pays"
+    assert told["low", "small", "auto"] == "costs"
+    assert told["big", "none", "plain"] == "baseline"
+
+
+def test_nothing_measured_recommends_nothing() -> None:
+    assert "Nothing could be measured" in recommend(board()).sentences[0]
+
+
+def test_the_pareto_front_holds_what_nothing_beats_in_both() -> None:
+    assert pareto([(0.0, 10.0), (0.1, 9.0), (0.2, 20.0), (0.2, 19.0)]) == [0, 2]

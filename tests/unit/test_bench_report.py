@@ -1,0 +1,206 @@
+"""Report and comparison from rows alone: no model, no engine."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from localspec.bench import report as report_module
+from localspec.bench.board import Board, read_board
+from localspec.bench.compare import compare
+from localspec.bench.configuration import configuration_of, failed_configuration, summarise
+from localspec.bench.recommend import Limits
+from localspec.bench.report import write_report
+from localspec.bench.sections import speed_table
+from localspec.bench.terminal import chart_lines, table_lines
+from localspec.errors import InvalidOptionError
+from tests.unit.bench_rows import board, header, pair_rows, quality_row, run
+
+PAIRS = [
+    pair_rows("big", "none", {"plain": 10.0, "copies": 10.1}),
+    pair_rows("big", "small|odd*name", {"plain": 10.0, "auto": 22.0, "K=3": 20.0}),
+    pair_rows("low", "none", {"plain": 16.0, "copies": 15.9}, from_lossy=True),
+]
+QUALITY = [quality_row("big", None, "big"), quality_row("low", 0.2, "big")]
+
+
+@pytest.fixture
+def found() -> Board:
+    broken = {**PAIRS[0][-1], "target": "<b>broken</b>", "setting": "plain"}
+    names = ("flags", "target_reference", "draft_reference", "model_filename", "draft_filename",
+             "target_quant", "draft_quant", "model_size", "target_from_lossy",
+             "draft_from_lossy", "target", "draft", "setting")  # fmt: skip
+    failed = failed_configuration({n: broken[n] for n in names}, "it is truncated: 5 of 9 bytes")
+    return board(*PAIRS, more=[*QUALITY, failed.as_row()])
+
+
+def test_a_folder_gets_all_its_files(found: Board, tmp_path: Path) -> None:
+    assert write_report(found, tmp_path, Limits(max_kl=0.1)) == []
+    plots = {path.name for path in (tmp_path / "plots").iterdir()}
+    assert plots == {"speed-quality.png", "speed-up.png", "acceptance.png", "costs.png", "time.png"}
+    assert all(path.read_bytes()[:4] == b"\x89PNG" for path in (tmp_path / "plots").iterdir())
+    markdown = (tmp_path / "report.md").read_text("utf-8")
+    assert markdown.index("## Recommendation") < markdown.index("## Conditions")
+    assert "plots/speed-up.png" in markdown
+    assert "it is truncated: 5 of 9 bytes" in markdown
+    rows = list(csv.DictReader((tmp_path / "results.csv").read_text("utf-8").splitlines()))
+    assert len(rows) == 8
+    fast = next(row for row in rows if row["setting"] == "auto")
+    assert float(fast["speed_up"]) == pytest.approx(2.2)
+    assert json.loads(fast["accepted_by_position"]) == [48, 12]
+    assert next(row for row in rows if row["target"] == "low")["kl_mean"] == "0.2"
+
+
+def test_the_page_needs_no_other_file_and_takes_names_as_text(found: Board, tmp_path: Path) -> None:
+    write_report(found, tmp_path)
+    page = (tmp_path / "report.html").read_text("utf-8")
+    tags: list[tuple[str, dict[str, str | None]]] = []
+
+    class Tags(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            tags.append((tag, dict(attrs)))
+
+    Tags().feed(page)
+    assert "b" not in {tag for tag, _ in tags}
+    assert "&lt;b&gt;broken&lt;/b&gt;" in page
+    sources = [attrs["src"] for tag, attrs in tags if tag == "img"]
+    assert len(sources) == 5
+    assert all((source or "").startswith("data:image/png;base64,") for source in sources)
+    assert any(tag == "meta" and attrs.get("name") == "viewport" for tag, attrs in tags)
+    assert not any(tag in ("script", "link") for tag, _ in tags)
+
+
+def test_without_matplotlib_the_words_stay(
+    found: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object) -> None:
+        raise ImportError("No module named 'matplotlib'")
+
+    monkeypatch.setattr(report_module, "draw_plots", missing)
+    (note,) = write_report(found, tmp_path)
+    assert "pip install matplotlib" in note
+    assert "![" not in (tmp_path / "report.md").read_text("utf-8")
+
+
+def test_the_report_needs_no_model_and_no_engine(tmp_path: Path) -> None:
+    lines = [header(), *(row for rows in PAIRS for row in rows)]
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+    code = (
+        "import sys; sys.modules['llama_cpp'] = None\n"
+        "from localspec.cli.main import main\n"
+        f"main(['bench', 'report', {str(tmp_path)!r}])"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert "Fastest: big" in ended.stdout
+    assert "█" in ended.stdout
+    assert (tmp_path / "report.html").is_file()
+
+
+def test_runs_of_an_unfinished_pair_are_counted_and_left_out() -> None:
+    loose = {"target": "big", "draft": "late", **run("plain", "a", 0, 5.0)}
+    found = board(PAIRS[0], more=[loose])
+    assert found.n_unfinished == 1
+    assert "late" not in found.drafts
+
+
+def test_predictions_are_checked_against_live_runs_of_the_same_prompt(found: Board) -> None:
+    assert {check.setting for check in found.checks} == {"auto", "K=3", "copies"}
+    assert found.prediction_error == pytest.approx(0.0, abs=0.03)
+
+
+def test_a_row_is_read_as_it_was_written(found: Board) -> None:
+    for c in found.configurations:
+        assert configuration_of(json.loads(json.dumps(c.as_row()))) == c
+
+
+def test_answers_that_fail_are_counted_and_leave_the_rest() -> None:
+    runs = [row for row in PAIRS[1] if row["type"] == "run"]
+    pair = next(row for row in PAIRS[1] if row["type"] == "pair")
+    head = {n: PAIRS[1][-1][n] for n in ("target", "draft", "flags", "target_reference",
+            "draft_reference", "model_filename", "draft_filename", "target_quant", "draft_quant",
+            "model_size", "target_from_lossy", "draft_from_lossy")}  # fmt: skip
+    bad = {"type": "run", "setting": "auto", "prompt": "z", "category": "code", "repetition": 0,
+           "error": "the prompt is too long"}  # fmt: skip
+    found = summarise({**head, "setting": "auto"}, [*runs, bad], pair, n_gen=20)
+    assert (found.n_runs, found.n_failed, found.error) == (6, 1, None)
+    only = summarise({**head, "setting": "auto"}, [bad], pair, n_gen=20)
+    assert only.error == "the prompt is too long"
+
+
+def test_llama_bench_names(found: Board) -> None:
+    names = set(found.good[0].as_row())
+    assert names >= {
+        *("model_filename", "model_type", "model_size", "model_n_params", "n_gpu_layers"),
+        *("n_threads", "type_k", "type_v", "n_prompt", "n_gen", "test_time", "avg_ns"),
+        *("stddev_ns", "avg_ts", "stddev_ts", "samples_ns", "samples_ts"),
+    }
+
+
+def test_a_table_fits_its_width(found: Board) -> None:
+    for width in (40, 80, 200):
+        lines = [*table_lines(speed_table(found), width), *chart_lines(found, width)]
+        widest = max(map(len, lines))
+        assert widest <= max(width, 60), lines
+
+
+def test_a_comparison_of_like_sweeps() -> None:
+    a = board(*PAIRS)
+    b = board(pair_rows("big", "none", {"plain": 12.0, "copies": 10.1}))
+    found = compare(a, b)
+    plain = found.table.rows[0]
+    assert plain[:3] == ("big", "none", "plain")
+    assert plain[5] == "1.20"
+    assert plain[8] == "yes"
+    assert found.n_only_one == len(a.good) - 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"workload": {**header()["workload"], "n_gen": 64}}, r"tokens of an answer .*20 against"),
+        ({"workload": {**header()["workload"], "prompts": "other"}}, "the prompts differ"),
+        ({"workload": {**header()["workload"], "answering": {"temperature": 0.8}}}, "sampling"),
+        ({"machine": {**header()["machine"], "cpu_info": "another"}}, r"conditions.*--across"),
+    ],
+)
+def test_unlike_sweeps_are_refused_with_the_reason(changed: dict[str, object], reason: str) -> None:
+    with pytest.raises(InvalidOptionError, match=reason):
+        compare(board(*PAIRS), board(*PAIRS, **changed))
+
+
+def test_other_conditions_are_named_when_they_are_what_is_compared() -> None:
+    b = board(*PAIRS, machine={**header()["machine"], "engine": "newer"})
+    assert compare(board(*PAIRS), b, across=True).differences == (
+        "engine llama-cpp-python 0.3.36 against newer",
+    )
+    threads = [[{**r, "n_threads": 4} if r["type"] == "configuration" else r for r in PAIRS[0]]]
+    with pytest.raises(InvalidOptionError, match="n_threads 2 against 4"):
+        compare(board(PAIRS[0]), board(*threads))
+
+
+def test_other_files_and_nothing_in_common_are_refused() -> None:
+    other = [[{**r, "model_size": 11} if r["type"] == "configuration" else r for r in PAIRS[0]]]
+    with pytest.raises(InvalidOptionError, match="other files"):
+        compare(board(PAIRS[0]), board(*other))
+    with pytest.raises(InvalidOptionError, match="was measured in both"):
+        compare(board(PAIRS[0]), board(PAIRS[2]))
+
+
+def test_rows_of_no_sweep_are_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="belong to no sweep"):
+        read_board(PAIRS[0])
+
+
+def test_names_with_markup_stay_names(found: Board, tmp_path: Path) -> None:
+    write_report(found, tmp_path)
+    markdown = (tmp_path / "report.md").read_text("utf-8")
+    assert "small\\|odd\\*name" in markdown
+    assert "\\<b\\>broken" in markdown
+    assert "Linux x86_64" in markdown
