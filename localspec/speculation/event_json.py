@@ -1,10 +1,12 @@
 """The event stream as JSON objects, one for each event; names as in llama-server's timings.
 
-A token whose bytes are no whole text carries them in `bytes` too (hexadecimal).
+A token whose bytes are no whole text carries them in `bytes` too (hexadecimal). In `worth`, null
+stands for a length that was not allowed (-inf), which JSON cannot say.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from localspec.speculation.events import Alternative, Event, Finished, Prefill, Round, RoundToken
@@ -29,7 +31,7 @@ def as_json(event: Event) -> dict[str, Any]:
             "elapsed_s": event.elapsed_s,
             "depth": event.depth,
             "verifier": event.verifier,
-            "worth": list(event.worth),
+            "worth": [value if math.isfinite(value) else None for value in event.worth],
         }
     assert isinstance(event, Finished)
     return {
@@ -77,7 +79,7 @@ def round_from_json(given: dict[str, Any]) -> Round:
         elapsed_s=float(given["elapsed_s"]),
         depth=int(given.get("depth", 0)),
         verifier=str(given.get("verifier", "match")),
-        worth=tuple(float(value) for value in given.get("worth", ())),
+        worth=tuple(-math.inf if value is None else value for value in given.get("worth", ())),
     )
 
 

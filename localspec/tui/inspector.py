@@ -5,6 +5,7 @@ The lane draws the lines that are seen, and no others, so thousands of rounds co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -218,9 +219,12 @@ def worth_words(round_: Round) -> list[str]:
         return ["K was fixed: nothing was weighed"] if round_.n_draft else []
     if len(round_.worth) == 1:
         return ["the controller: nothing to draft was worth its time, so a plain step"]
-    top = max(max(round_.worth), 0.01)
+    top = max([0.01, *(worth for worth in round_.worth if math.isfinite(worth))])
     lines = ["the controller: what K promised, in tokens more than plain steps in that time"]
     for k, worth in enumerate(round_.worth):
+        if not math.isfinite(worth):
+            lines.append(f" K {k:<2}   not allowed here")
+            continue
         bar = "█" * round(_BAR * max(0.0, worth) / top)
         chosen = " ◀ drafted" if k == round_.n_draft else ""
         lines.append(f" K {k:<2} {worth:+6.2f} {bar}{chosen}")

@@ -18,6 +18,7 @@ from localspec.talk.commands import COMMANDS
 from localspec.tui.help import HelpScreen
 from localspec.tui.inspector import Inspector, Lane
 from localspec.tui.pickers import ChatPicker, ConfirmScreen, ModelPicker
+from localspec.tui.transcript import _N_SHOWN
 from localspec.tui.turn_view import TurnView
 from tests.scripted_talker import ScriptedTalker, plain, round_of, script
 from tests.tui.driving import Driven, driven, shown
@@ -386,7 +387,7 @@ def test_a_long_chat_shows_its_end_and_more_on_demand(tmp_path: Path) -> None:
 
     async def body(test: Driven) -> None:
         await test.sees("message 99")
-        assert len(test.app.query(TurnView)) == 30
+        assert len(test.app.query(TurnView)) == _N_SHOWN
         test.app.transcript.scroll_home(animate=False)
         await test.pilot.pause()
         await test.sees("70 earlier messages")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from localspec.chat.marks import mark_all
 from localspec.chat.saved import SavedChat, list_chats
 from localspec.chat.thinking import opens_thinking, split
 from localspec.errors import AttachmentError, SavedChatError
+from localspec.speculation.event_json import as_json, round_from_json
 from tests.scripted_talker import plain, round_of
 
 
@@ -220,3 +223,10 @@ def test_an_export_is_literal_text(tmp_path: Path) -> None:
         export(conversation, tmp_path / "no folder" / "chat.md")
     with pytest.raises(SavedChatError, match="nothing to export"):
         export(Conversation(), tmp_path / "empty.md")
+
+
+def test_a_length_that_was_not_allowed_goes_through_json() -> None:
+    first = round_of(0, ["a"], "b")
+    barred = replace(first, worth=(0.0, -math.inf, 0.5))
+    line = json.dumps(as_json(barred), allow_nan=False)
+    assert round_from_json(json.loads(line)) == barred
