@@ -25,18 +25,18 @@ from textual.widgets import Footer, Static
 
 from localspec.chat.thinking import split
 from localspec.errors import LocalspecError
-from localspec.speculation.events import Round
 from localspec.talk.candidates import missing
 from localspec.talk.chat import Chat
 from localspec.talk.commands import COMMANDS, code_blocks, run_command
-from localspec.talk.speaker import Answered, Failed, Loaded
+from localspec.talk.speaker import Failed
 from localspec.tui.composer import Composer
 from localspec.tui.figures_bar import FiguresBar
 from localspec.tui.front import ScreenFront
 from localspec.tui.inspector import Inspector
+from localspec.tui.painter import Painter
 from localspec.tui.pickers import ConfirmScreen, size_words
-from localspec.tui.status import status_words, suggestions, title_words, welcome_words
-from localspec.tui.themes import CONTRAST, legend
+from localspec.tui.status import suggestions
+from localspec.tui.themes import CONTRAST
 from localspec.tui.transcript import Transcript
 from localspec.tui.turn_view import TurnView
 from localspec.visible import visible
@@ -96,11 +96,7 @@ class ChatApp(App[int]):
         self._first = first
         self._may_fetch = may_fetch
         self._theme_name = theme_name
-        self.is_stale = True  # the transcript must be brought in line
         self._leaving_at = 0.0
-        self._status = self._title_shown = ""
-        self._legend_for: tuple[str, int] = ("", 0)  # view and width
-        self._painting = False
         self.title_line = Static(id="title", markup=False)
         self.transcript = Transcript()
         self.inspector = Inspector()
@@ -108,6 +104,7 @@ class ChatApp(App[int]):
         self.figures = FiguresBar()
         self.suggestions = Static(id="suggestions", markup=False)
         self.composer = Composer(history=history)
+        self.painter = Painter(self)
 
     def compose(self) -> ComposeResult:
         """Title, conversation and rounds, what goes on, figures, the message box, keys."""
@@ -127,8 +124,13 @@ class ChatApp(App[int]):
         self.front.show_theme(self._theme_name)
         self.front.show_view(self.chat.settings.view)
         self.composer.focus()
-        self.set_interval(_TICK_S, self._tick)
+        self.painter.start()
+        self.set_interval(_TICK_S, self.painter.tick)
         self._begin()
+
+    def on_unmount(self) -> None:
+        """Leave the process as it was."""
+        self.painter.stop()
 
     # Keys.
 
@@ -196,7 +198,7 @@ class ChatApp(App[int]):
         """Scroll the conversation; more of a long one at its top."""
         transcript = self.transcript
         if step < 0 and transcript.scroll_y <= 0 and transcript.show_more():
-            self.is_stale = True
+            self.painter.is_stale = True
         elif step < 0:
             transcript.scroll_page_up(animate=False)
         else:
@@ -265,6 +267,7 @@ class ChatApp(App[int]):
 
     def on_text_area_changed(self) -> None:
         """Commands that fit what is written."""
+        self.painter.typed()
         words = suggestions(self.composer.text, self.size.width - 4)
         shown = self.suggestions
         shown.display = bool(words)
@@ -297,77 +300,7 @@ class ChatApp(App[int]):
         except LocalspecError as error:
             self.front.say(str(error))
 
-    # The clock.
-
-    async def _tick(self) -> None:
-        if self._painting or not self.is_running or self._exit:
-            return  # a slow paint must not be overtaken
-        self._painting = True
-        try:
-            await self._paint()
-        finally:
-            self._painting = False
-
-    async def _paint(self) -> None:
-        if self.is_stale:  # before the news, which belong to the live view of now
-            await self._sync()
-        heard = self.chat.poll()
-        had_live = self.transcript.live_view
-        rounds = False
-        for news, marks in heard:
-            if isinstance(news, Answered) and isinstance(news.event, Round):
-                rounds = True
-                if had_live is not None:
-                    had_live.add(marks)
-            elif isinstance(news, Loaded):
-                self._loaded()
-            elif isinstance(news, Failed):
-                self._failed(news)
-        if (had_live.live if had_live else None) is not self.chat.live or self.is_stale:
-            await self._sync()
-            self.show_rounds()
-        live_view = self.transcript.live_view
-        if live_view is not None:
-            await live_view.paint(is_followed=self.transcript.is_followed)
-        if rounds:
-            self.show_rounds()
-        self._paint_words()
-
-    async def _sync(self) -> None:
-        self.is_stale = False
-        await self.transcript.sync(self.chat.conversation, self.chat.live, self.chat.settings.view)
-        await self.transcript.welcome(welcome_words(self.chat))
-
-    def _paint_words(self) -> None:
-        title = title_words(self.chat, self.size.width - 2)
-        if title != self._title_shown:
-            self._title_shown = title
-            self.title_line.update(Content(title))
-        words = status_words(self.chat, self.size.width - 2)
-        if words != self._status:
-            self._status = words
-            status = self.status
-            status.display = bool(words)
-            status.update(Content(words))
-        self._paint_legend()
-        self.figures.paint(self.chat)
-
-    def _paint_legend(self) -> None:
-        view, width = self.chat.settings.view, self.size.width - 8
-        if (view, width) != self._legend_for:
-            self._legend_for = view, width
-            self.composer.border_subtitle = legend(width) if view != "off" else None
-
-    def show_rounds(self) -> None:
-        """The rounds of the answer that grows, or of the last one, for the inspector."""
-        if self.chat.settings.view != "inspector":
-            return
-        rounds: Any = ()
-        if self.chat.live is not None:
-            rounds = self.chat.live.rounds
-        elif (turn := self.chat.conversation.last("assistant")) is not None:
-            rounds = turn.rounds
-        self.inspector.show(rounds)
+    # The beginning.
 
     def _begin(self) -> None:
         if self._may_fetch:
@@ -401,11 +334,13 @@ class ChatApp(App[int]):
     def _declined(self) -> None:
         self.chat.failure = "no model was loaded: /model chooses one"
 
-    def _loaded(self) -> None:
+    def loaded(self) -> None:
+        """The pair is there; what a person should know about it."""
         for note in self.chat.talker.notes if self.chat.talker is not None else ():
             self.front.say(note)
 
-    def _failed(self, news: Failed) -> None:
+    def failed(self, news: Failed) -> None:
+        """An answer, or a load, broke off."""
         if news.id is None and not news.is_bug:
             return  # the line above the figures says why no model is loaded
         text = news.error if not news.is_bug else f"this is a bug in localspec: {news.error}"

@@ -74,9 +74,9 @@ class ScreenFront:
         """off, inline or inspector."""
         app = self._app
         app.screen_stack[0].set_class(view == "inspector", "-inspecting")
-        app.is_stale = True
+        app.painter.is_stale = True
         if view == "inspector":
-            app.show_rounds()
+            app.painter.show_rounds()
         elif app.inspector.lane.has_focus:
             app.composer.focus()
 
@@ -87,11 +87,11 @@ class ScreenFront:
     def show_all(self) -> None:
         """The conversation is another one."""
         self.show_growth()
-        self._app.show_rounds()
+        self._app.painter.show_rounds()
 
     def show_growth(self) -> None:
         """It has grown."""
-        self._app.is_stale = True
+        self._app.painter.is_stale = True
         self._app.transcript.follow()
 
     def leave(self) -> None:

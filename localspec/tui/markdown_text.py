@@ -28,7 +28,7 @@ from localspec.visible import visible
 
 __all__ = ["MarkdownText", "Piece", "Pieces", "markdown_texts", "rendered"]
 
-_PIECE = 1_500  # characters from which a piece ends at the next place where it may
+_PIECE = 700  # characters from which a piece ends at the next place where it may
 
 
 class MarkdownText(Widget):

@@ -60,7 +60,9 @@ class Driven:
         """Wait until nothing is loaded or written, and the screen tells so."""
         await self.pilot.pause()  # messages that are on their way
         await self.until(lambda: not self.chat.is_busy and (self.chat.talker or self.chat.failure))
-        await self.until(lambda: self.app.transcript.live_view is None and not self.app.is_stale)
+        await self.until(
+            lambda: self.app.transcript.live_view is None and not self.app.painter.is_stale
+        )
 
     async def ask(self, text: str) -> None:
         """Write and send."""

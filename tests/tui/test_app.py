@@ -390,9 +390,9 @@ def test_a_long_chat_shows_its_end_and_more_on_demand(tmp_path: Path) -> None:
         assert len(test.app.query(TurnView)) == _N_SHOWN
         test.app.transcript.scroll_home(animate=False)
         await test.pilot.pause()
-        await test.sees("70 earlier messages")
+        await test.sees(f"{100 - _N_SHOWN} earlier messages")
         await test.pilot.press("pageup")
-        await test.until(lambda: len(test.app.query(TurnView)) == 60)
+        await test.until(lambda: len(test.app.query(TurnView)) == 2 * _N_SHOWN)
 
     run(tmp_path, body, ScriptedTalker([ANSWER]), saved=saved)
 
