@@ -50,7 +50,7 @@ class FiguresBar(Horizontal):
         words = fitting(figure_words(chat), width)
         if words != self._shown:
             self._shown = words
-            self._line.update(Content(words))
+            self._line.update(Content(words), layout=False)  # one line, always
 
 
 def figure_words(chat: Chat) -> list[str]:

@@ -24,7 +24,7 @@ from localspec.visible import visible
 __all__ = ["LiveView"]
 
 _FLASH_S = 1.5  # how long a rejected token is seen
-_FREEZE_OVER = 1_200  # characters of the part that is painted again
+_FREEZE_OVER = 600  # characters of the part that is painted again
 _MARKDOWN_EVERY_S = 0.1
 _REST = 5.0  # painting Markdown may take one part in so many of the time
 
@@ -45,6 +45,7 @@ class LiveView(Vertical):
         self.shows_marks = shows_marks
         self._tail: list[tuple[float, Mark]] = []  # (when it came, mark)
         self._tail_view = Static(markup=False)
+        self._tail_height = -1  # lines
         self._pieces = Pieces()
         self._growing = MarkdownText(Piece(""))
         self._n_mounted = 0  # pieces before the growing one
@@ -114,7 +115,10 @@ class LiveView(Vertical):
         if sum(len(mark.text) for _, mark in kept) > _FREEZE_OVER:
             await self._freeze()
         plain = self.app.no_color
-        self._tail_view.update(marked_content((mark for _, mark in self._tail), plain=plain))
+        shown = marked_content((mark for _, mark in self._tail), plain=plain)
+        height = shown.get_height({}, max(1, self._tail_view.content_size.width))
+        self._tail_view.update(shown, layout=height != self._tail_height)
+        self._tail_height = height
 
     async def _freeze(self) -> None:
         """Move whole lines out of the part that is painted again."""

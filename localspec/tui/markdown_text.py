@@ -45,10 +45,14 @@ class MarkdownText(Widget):
 
     def update(self, piece: Piece) -> None:
         """Show this."""
-        if piece.text != self._text:
-            self._text = piece.text
-            self.set_class(piece.goes_on, "-goes-on")
-            self.refresh(layout=True)
+        if piece.text == self._text:
+            return
+        width = self.content_size.width
+        before = self.get_content_height(self.size, self.size, width)
+        self._text = piece.text
+        self.set_class(piece.goes_on, "-goes-on")
+        after = self.get_content_height(self.size, self.size, width)
+        self.refresh(layout=after != before)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Lines at this width."""

@@ -1,7 +1,8 @@
 """What is painted and when: keys first, then the engine, then the answer that grows.
 
-Painting an answer scrolls the whole conversation, which costs some 50 ms on a slow machine; so it
-takes one part in four of the time, and waits while somebody types.
+Painting an answer may scroll the whole conversation, which costs some 50 ms on a slow machine, and
+there the engine needs every core; so it takes one part in ten of the time, and waits while somebody
+types.
 """
 
 from __future__ import annotations
@@ -24,18 +25,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Painter"]
 
-_REST = 3.0  # after painting, in the time that it took
+_REST = 9.0  # after painting, in the time that it took
 _KEYS_FIRST_S = 0.08
 _AT_MOST_S = 1.0  # until it is known what the painting took
 
 
 class Painter:
-    """tick() comes at most twenty times a second. is_stale: the conversation is another one."""
+    """tick() comes at most twenty times a second.
+
+    is_stale: the conversation is another one. blinks: may the cursor?
+    """
 
     def __init__(self, app: ChatApp) -> None:
         self._app = app
         self._chat = app.chat
-        self.is_stale = True
+        self.is_stale = self.blinks = True
         self._is_painting = False
         self._next_at = 0.0  # when the growing answer may be painted again
         self._typed_at = 0.0
@@ -88,6 +92,9 @@ class Painter:
             self.show_rounds()
         now = time.monotonic()
         is_busy = self._chat.is_busy or now - self._typed_at < 1.0
+        if self._is_new("blink", self._chat.live is None):
+            # In an answer the engine needs the time.
+            self._app.composer.cursor_blink = self.blinks and self._chat.live is None
         self._collector.look(now, is_busy=is_busy)
         if self._app.transcript.live_view is None:
             self._paint_words()

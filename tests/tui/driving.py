@@ -91,6 +91,7 @@ async def driven(
     chosen = ChatSettings(**{"target": "/models/big.gguf", "draft": None, **(settings or {})})
     chat = Chat(Speaker(talker.open), chosen, saved or SavedChat(folder, "chat"), clock=clock)
     app = ChatApp(chat, may_fetch=True, **given)
+    app.painter.blinks = False
     try:
         async with app.run_test(size=size, notifications=True) as pilot:
             test = Driven(app, pilot)

@@ -49,7 +49,6 @@ def _screen(name: str, folder: Path, *, size: tuple[int, int], view: str, **give
         async with driven(
             talker, folder, size=size, settings=settings, clock=lambda: 0.0, **given
         ) as test:
-            test.composer.cursor_blink = False
             await test.ask("How do I sort a list?")
             await _settled(test)
             assert_snapshot(test.app, name)
@@ -93,7 +92,6 @@ def test_guesses_while_they_come(tmp_path: Path) -> None:
     async def main() -> None:
         talker = ScriptedTalker([ANSWER], gate=gate)
         async with driven(talker, tmp_path, size=USUAL, clock=lambda: 0.0) as test:
-            test.composer.cursor_blink = False
             test.composer.put("How do I sort a list?")
             await test.pilot.press("enter")
             for _ in range(3):
@@ -112,7 +110,6 @@ def test_an_error(tmp_path: Path) -> None:
         failure = ModelNotFoundError("there is no model /models/big.gguf: give a path or a name")
         talker = ScriptedTalker(failure=failure)
         async with driven(talker, tmp_path, size=USUAL) as test:
-            test.composer.cursor_blink = False
             await _settled(test)
             assert_snapshot(test.app, "error")
 
@@ -124,7 +121,6 @@ def test_a_download(tmp_path: Path, name: str, size: tuple[int, int]) -> None:
     async def main() -> None:
         talker = _Fetching()
         async with driven(talker, tmp_path, size=size, wait=False) as test:
-            test.composer.cursor_blink = False
             await test.sees("38%")
             await _settled(test)
             assert_snapshot(test.app, name)
@@ -137,7 +133,6 @@ def test_a_download(tmp_path: Path, name: str, size: tuple[int, int]) -> None:
 def test_help(tmp_path: Path) -> None:
     async def main() -> None:
         async with driven(ScriptedTalker([ANSWER]), tmp_path, size=USUAL) as test:
-            test.composer.cursor_blink = False
             await test.pilot.press("f1")
             await test.sees("Shift+Enter")
             await _settled(test)
