@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from localspec.errors import InvalidOptionError
+from localspec.grammar.wanted import WantedGrammar, wanted_grammar
 from localspec.sampling.params import SamplingParams
 
 __all__ = ["LoadOptions", "Options", "parse"]
 
 VERIFIERS = ("auto", "match", "rejection", "block")
+LOGPROBS_OF = ("raw", "processed")
 DRAFTERS = ("auto", "model", "ngram", "splice", "none")
 DEFAULT_N_CTX = 8192
 _MAX_THREADS = 512  # ggml.h, GGML_MAX_N_THREADS: more kill the process
@@ -88,21 +90,57 @@ class Options:
     n_alternatives: how many of both models' most probable tokens each RoundToken carries, at most
     64. drafter: model is the draft model, ngram copies what followed the same words earlier in the
     text, splice is both, auto is both when the draft model can pay here and ngram when not.
+
+    min_tokens: neither the model's end nor a stop id comes before so many tokens; stop strings
+    do, and a grammar that is at its end. ignore_eos: the model never ends it. stop_ids: token ids
+    that end the answer, and are not part of it.
+    json_schema (a mapping, JSON text, or a pydantic model class), grammar (GBNF) and choices
+    (texts): one of them, which every answer follows; see docs/structured.md.
+    logprobs: for every token of the answer its log-probability and the N best alternatives' (0 to
+    64), from the target's row there; None does without. logprobs_of: `raw`, of the logits as the
+    model gives them, or `processed`, of the distribution that was sampled. prompt_logprobs: the
+    same, always raw, for the prompt, which is then read from its beginning.
+    typical_p … mirostat_eta: see SamplingParams. XTC and mirostat have no closed distribution
+    given the text alone, so their verifier is match.
+
     Raises InvalidOptionError for a value outside its range.
     """
 
     max_tokens: int | None = None
+    min_tokens: int = 0
+    ignore_eos: bool = False
     temperature: float = 0.8
     top_k: int = 40
     top_p: float = 0.95
     min_p: float = 0.05
+    typical_p: float = 1.0
+    top_n_sigma: float = -1.0
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
     repeat_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     penalty_last_n: int = 64
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = -1
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    stop_ids: tuple[int, ...] = ()
+    json_schema: Any = None
+    grammar: str | None = None
+    choices: tuple[str, ...] | None = None
+    logprobs: int | None = None
+    logprobs_of: str = "raw"
+    prompt_logprobs: int | None = None
     n_draft: int | None = None
     n_draft_max: int | None = None
     verifier: str = "auto"
@@ -118,6 +156,17 @@ class Options:
         if self.n_draft is not None and self.n_draft_max is not None:
             raise InvalidOptionError("n_draft is exact and n_draft_max a bound: give one of them")
         _whole("n_alternatives", self.n_alternatives, 0, 64)
+        _whole("min_tokens", self.min_tokens, 0)
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise InvalidOptionError(
+                f"min_tokens is {self.min_tokens}, more than max_tokens {self.max_tokens}"
+            )
+        if not isinstance(self.ignore_eos, bool):
+            raise InvalidOptionError(f"ignore_eos is {self.ignore_eos!r}: give True or False")
+        for name in ("logprobs", "prompt_logprobs"):
+            if getattr(self, name) is not None:
+                _whole(name, getattr(self, name), 0, 64)
+        _one_of("logprobs_of", self.logprobs_of, LOGPROBS_OF)
         _one_of("verifier", self.verifier, VERIFIERS)
         _one_of("drafter", self.drafter, DRAFTERS)
         given: Any = self.stop  # one string is taken too
@@ -127,7 +176,25 @@ class Options:
         ):
             raise InvalidOptionError("stop takes strings that are not empty")
         object.__setattr__(self, "stop", tuple(stop))
-        self.sampling()  # validates the rest
+        ids: Any = self.stop_ids
+        if not isinstance(ids, (list, tuple, set, frozenset)):
+            raise InvalidOptionError(f"stop_ids takes token ids, not {ids!r}")
+        for token in ids:
+            _whole("stop_ids", token, 0)
+        object.__setattr__(self, "stop_ids", tuple(ids))
+        self._check_verifier(self.sampling())  # sampling() validates the rest
+        self.wanted_grammar()
+
+    def _check_verifier(self, params: SamplingParams) -> None:
+        if params.needs_match and self.verifier in ("rejection", "block"):
+            raise InvalidOptionError(
+                f"{params.needs_match} has no closed distribution, so that {self.verifier} cannot "
+                "judge by it: choose verifier match or auto"
+            )
+
+    def wanted_grammar(self) -> WantedGrammar | None:
+        """The grammar that the answer follows; None without one."""
+        return wanted_grammar(self.json_schema, self.grammar, self.choices)
 
     def sampling(self) -> SamplingParams:
         """The part that shapes the distribution."""

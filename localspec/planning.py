@@ -5,11 +5,19 @@ Holds what outlives an answer: the draft's cache, the index of the text, what wa
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 from localspec.errors import InvalidOptionError
+from localspec.llama.dry_breakers import sequence_breakers
+from localspec.llama.grammar import Grammar
 from localspec.options import Options
 from localspec.pair import Pair
 from localspec.pricing import Pricing
+from localspec.sampling.dry import Breakers, Dry
+from localspec.sampling.params import SamplingParams
 from localspec.sampling.seeds import resolve_seed, sequential_uniforms
+from localspec.speculation.constraint import Constraint
 from localspec.speculation.controller import Controller, FixedController
 from localspec.speculation.copies import Copies
 from localspec.speculation.draft_cache import DraftCache
@@ -17,6 +25,7 @@ from localspec.speculation.draft_temperature import DraftTemperature
 from localspec.speculation.economics import look
 from localspec.speculation.engine import Engine, Limits
 from localspec.speculation.expected_value import ExpectedValueController, Experience
+from localspec.speculation.logprobs import LogprobReader
 from localspec.speculation.model_drafter import ModelDrafter
 from localspec.speculation.splice_drafter import SpliceDrafter
 
@@ -35,6 +44,7 @@ class Planner:
                 pair.draft, n_vocab_target=pair.target.n_vocab, foreign_ids=pair.foreign_ids
             )
         self._copies = Copies()
+        self._dry_breakers: dict[tuple[str, ...], Breakers] = {}
         self.forget()
 
     def forget(self) -> None:
@@ -48,11 +58,18 @@ class Planner:
         Raises InvalidOptionError for options that this pair cannot serve.
         """
         notes = list(self._pair.notes)
-        params = options.sampling()
+        params = self._params(options)
+        constraint = self._constraint(options, notes)
+        dry = Dry(params, self._breakers(params)) if params.has_dry else None
         seed = resolve_seed(options.seed)
         rng = sequential_uniforms(seed)
         kind = self._drafter_kind(options, notes)
         verifier = _verifier(options, kind, greedy=params.greedy, exact=self._pair.options.exact)
+        if params.needs_match and kind != "none":
+            notes.append(
+                f"{params.needs_match} has no closed distribution given the text: the verifier is "
+                "match, with randomness by seed and position"
+            )
         drafter: SpliceDrafter | None = None
         if kind != "none":
             model: ModelDrafter | None = None
@@ -64,8 +81,11 @@ class Planner:
                     # a seed that is given promises the same text again
                     temperature=None if _is_seeded(options) else self.temperature,
                     n_alternatives=options.n_alternatives,
+                    constraint=constraint,
+                    dry=dry,
                 )
-            drafter = SpliceDrafter(model, self._copies if kind != "model" else None)
+            copies = self._copies if kind != "model" else None
+            drafter = SpliceDrafter(model, copies, constraint)
         return Engine(
             self._pair.target,
             drafter,
@@ -78,7 +98,42 @@ class Planner:
             drafter_name=kind,
             notes=notes,
             n_alternatives=options.n_alternatives,
+            constraint=constraint,
+            dry=dry,
+            logprobs=self._reader(options.logprobs, processed=options.logprobs_of == "processed"),
+            prompt_logprobs=self._reader(options.prompt_logprobs),
         )
+
+    def _params(self, options: Options) -> SamplingParams:
+        params = options.sampling()
+        if not options.ignore_eos:
+            return params
+        never = dict.fromkeys(self._pair.target.model.vocabulary.eog_ids, -math.inf)
+        return replace(params, logit_bias={**params.logit_bias, **never})
+
+    def _constraint(self, options: Options, notes: list[str]) -> Constraint | None:
+        wanted = options.wanted_grammar()
+        if wanted is None:
+            return None
+        notes += wanted.notes
+        vocabulary = self._pair.target.model.vocabulary
+        start = Grammar(vocabulary, wanted.checked).start
+        return Constraint(start, vocabulary.spell, vocabulary.piece)
+
+    def _breakers(self, params: SamplingParams) -> Breakers:
+        """Of DRY, found in the vocabulary once."""
+        known = self._dry_breakers.get(params.dry_sequence_breakers)
+        if known is None:
+            vocabulary = self._pair.target.model.vocabulary
+            known = sequence_breakers(vocabulary, params.dry_sequence_breakers)
+            self._dry_breakers[params.dry_sequence_breakers] = known
+        return known
+
+    def _reader(self, n_top: int | None, *, processed: bool = False) -> LogprobReader | None:
+        if n_top is None:
+            return None
+        piece = self._pair.target.model.vocabulary.piece
+        return LogprobReader(n_top, piece, processed=processed)
 
     def _controller(self, options: Options, kind: str, notes: list[str]) -> Controller:
         most = min(self._pair.target.max_rows, self._pair.target.n_batch) - 1
@@ -128,16 +183,21 @@ class Planner:
     def _limits(self, options: Options) -> Limits:
         vocabulary = self._pair.target.model.vocabulary
         ids = {text: vocabulary.special_token(text) for text in options.stop}
+        vocabulary.require_known(options.stop_ids, "stop_ids")
         budget = options.max_tokens
         return Limits(
             max_tokens=self._pair.target.n_ctx + 1 if budget is None else budget,
             stop=options.stop,
-            stop_ids=frozenset(token for token in ids.values() if token is not None),
+            stop_ids=frozenset(token for token in ids.values() if token is not None)
+            | frozenset(options.stop_ids),
+            min_tokens=options.min_tokens,
         )
 
 
 def _verifier(options: Options, kind: str, *, greedy: bool, exact: bool) -> str:
     """`auto` is left to the engine, round by round, where drafts are drawn at random."""
+    if options.sampling().needs_match:
+        return "match"
     if exact:
         if options.verifier not in ("auto", "match"):
             raise InvalidOptionError("exact mode cuts drafts to fit, so its verifier is match")

@@ -24,6 +24,7 @@ from localspec.pricing import Pricing
 from localspec.speculation.costs import Costs
 from localspec.speculation.economics import Outlook, look
 from localspec.speculation.events import Event, Finished, Stats
+from localspec.speculation.logprobs import TokenLogprob
 from localspec.speculation.teacher import Position, read_positions
 
 __all__ = ["Completion", "Prompt", "Session", "load"]
@@ -35,12 +36,18 @@ DEFAULT_TARGET = "default"
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One whole answer. `stats` has the timings' names: `stats.draft_n`."""
+    """One whole answer. `stats` has the timings' names: `stats.draft_n`.
+
+    logprobs, prompt_logprobs, grammar_complete: as in Finished.
+    """
 
     text: str
     token_ids: tuple[int, ...]
     reason: str
     stats: Stats
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    prompt_logprobs: tuple[TokenLogprob, ...] | None = None
+    grammar_complete: bool | None = None
 
 
 class Session:
@@ -189,7 +196,15 @@ class Session:
         """One whole answer; arguments as for stream()."""
         for event in self.stream(prompt, **options):
             if isinstance(event, Finished):
-                return Completion(event.text, event.token_ids, event.reason, event.stats)
+                return Completion(
+                    event.text,
+                    event.token_ids,
+                    event.reason,
+                    event.stats,
+                    event.logprobs,
+                    event.prompt_logprobs,
+                    event.grammar_complete,
+                )
         raise AssertionError("a stream ends with Finished")
 
     def chat(self, messages: Sequence[Message], **options: Any) -> Completion:

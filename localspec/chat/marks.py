@@ -77,4 +77,4 @@ def mark_all(rounds: Iterable[Round]) -> list[Mark]:
 
 
 def _kind(source: str) -> Kind:
-    return "model" if source == "model" else "ngram" if source == "ngram" else "target"
+    return "model" if source == "model" else "ngram" if source in ("ngram", "grammar") else "target"

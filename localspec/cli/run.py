@@ -15,6 +15,7 @@ import click
 
 from localspec.cli.main import EXIT_INTERRUPTED
 from localspec.cli.options import chosen_options, shared_options
+from localspec.cli.structured import structured, structured_options
 from localspec.errors import InvalidOptionError, LocalspecError
 from localspec.visible import visible
 
@@ -28,6 +29,7 @@ __all__ = ["run"]
 @click.command()
 @click.argument("prompt", required=False)
 @shared_options
+@structured
 @click.option("--raw", is_flag=True, help="Continue the text; no chat template.")
 @click.option("--system", help="System message.")
 @click.option("--show-draft", is_flag=True, help="Show accepted and rejected tokens.")
@@ -37,8 +39,11 @@ __all__ = ["run"]
 def run(prompt: str | None, **given: Any) -> None:
     """Answer PROMPT (`-`, or nothing with a pipe: standard input)."""
     from localspec.cli.loading import load_with_progress, prepare
+    from localspec.options import Options, parse
 
     loading, answer = chosen_options(given)  # a wrong one is told before gigabytes are loaded
+    answer.update(structured_options(given))
+    parse(Options, answer)
     if given["as_json"] and given["show_draft"]:
         raise InvalidOptionError("--json and --show-draft exclude each other")
     text = _prompt(prompt)

@@ -120,12 +120,16 @@ def _typed(key: str, text: str, where: str) -> Any:
 
     from localspec.options import LoadOptions, Options
 
-    if key == "exact":
+    if key in ("exact", "ignore_eos"):
         if text.lower() in ("1", "true", "yes", "on", "0", "false", "no", "off"):
             return text.lower() in ("1", "true", "yes", "on")
         raise ConfigError(f"{where} is {text!r}: it is true or false")
-    if key == "stop":
+    if key in ("stop", "dry_sequence_breakers"):
         return [text]
+    if key == "stop_ids":
+        if not text.isdecimal():
+            raise ConfigError(f"{where} is {text!r}: it must be a token id")
+        return [int(text)]
     if key == "tensor_split":
         return text
     for kind in (LoadOptions, Options):

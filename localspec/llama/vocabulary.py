@@ -23,6 +23,7 @@ _ATTR_CONTROL = 1 << 3  # LLAMA_TOKEN_ATTR_CONTROL
 _ATTR_USER_DEFINED = 1 << 4  # LLAMA_TOKEN_ATTR_USER_DEFINED
 _ATTR_BYTE = 1 << 5  # LLAMA_TOKEN_ATTR_BYTE
 _MARKER_ENDS = (("<", ">"), ("[", "]"))
+_LONGEST_PIECE = 24  # bytes; of the pieces that forced text is spelled with
 
 
 class Vocabulary:
@@ -32,6 +33,12 @@ class Vocabulary:
         self._vocab = handle
         self.n_tokens = int(llama_cpp.llama_vocab_n_tokens(handle))
         self._pieces: dict[int, bytes] = {}
+        self.spelling: Any = None  # of localspec.llama.grammar, made when first needed
+
+    @property
+    def handle(self) -> Any:
+        """The native pointer, for localspec.llama alone."""
+        return self._vocab
 
     @functools.cached_property
     def bos(self) -> int | None:
@@ -53,6 +60,11 @@ class Vocabulary:
         """True for every token that ends a generation, not the one EOS id alone."""
         return bool(llama_cpp.llama_vocab_is_eog(self._vocab, token))
 
+    @functools.cached_property
+    def eog_ids(self) -> tuple[int, ...]:
+        """Every token that ends a generation, ascending."""
+        return tuple(token for token in range(self.n_tokens) if self.is_eog(token))
+
     def piece(self, token: int) -> bytes:
         """The bytes that a token adds to the text; control tokens add none."""
         found = self._pieces.get(token)
@@ -60,9 +72,13 @@ class Vocabulary:
             found = self._pieces[token] = self._to_piece(token, special=False)
         return found
 
+    def spelled(self, token: int) -> bytes:
+        """The bytes of a token, control tokens by their names."""
+        return self._to_piece(token, special=True)
+
     def label(self, token: int) -> str:
         """How to show a token to a person, control tokens by their names."""
-        return self._to_piece(token, special=True).decode("utf-8", "replace")
+        return self.spelled(token).decode("utf-8", "replace")
 
     def tokenize(
         self,
@@ -87,6 +103,20 @@ class Vocabulary:
         if add_bos and self.bos is not None and ids[:1] != [self.bos]:
             ids.insert(0, self.bos)
         return ids
+
+    def spell(self, text: bytes) -> list[int]:
+        """Tokens whose pieces join to exactly `text`, as the model would divide it; or none.
+
+        Bytes at its end that are no whole character are left out.
+        """
+        whole = text.decode("utf-8", "ignore")
+        if not whole or not self._spells_any_text:
+            return []
+        ids = self.tokenize(whole, add_bos=False, cut_markers=False)
+        raw = whole.encode()
+        if b"".join(self.piece(token) for token in ids) == raw:
+            return ids
+        return self._spell_greedily(raw)
 
     def special_token(self, text: str) -> int | None:
         """The id of the control or marker token that is spelled exactly `text`."""
@@ -128,6 +158,30 @@ class Vocabulary:
         )
         cuts = [0, *starts, len(text)]
         return [text[a:b] for a, b in itertools.pairwise(cuts) if a < b]
+
+    def _spell_greedily(self, text: bytes) -> list[int]:
+        """The longest piece that fits, again and again: for tokenizers that add a space in front."""
+        ids: list[int] = []
+        at = 0
+        while at < len(text):
+            for n in range(min(_LONGEST_PIECE, len(text) - at), 0, -1):
+                token = self._by_piece.get(text[at : at + n])
+                if token is not None:
+                    ids.append(token)
+                    at += n
+                    break
+            else:
+                return ids
+        return ids
+
+    @functools.cached_property
+    def _by_piece(self) -> dict[bytes, int]:
+        found: dict[bytes, int] = {}
+        for token in range(self.n_tokens):
+            piece = self.piece(token)
+            if 0 < len(piece) <= _LONGEST_PIECE:
+                found.setdefault(piece, token)
+        return found
 
     def _text_of(self, token: int) -> str:
         if token < 0:

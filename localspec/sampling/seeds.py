@@ -14,7 +14,7 @@ import numpy as np
 
 from localspec.errors import InvalidOptionError
 
-__all__ = ["position_uniform", "resolve_seed", "sequential_uniforms"]
+__all__ = ["position_coin", "position_uniform", "resolve_seed", "sequential_uniforms"]
 
 
 def resolve_seed(seed: int | None) -> int:
@@ -30,10 +30,19 @@ def resolve_seed(seed: int | None) -> int:
 
 def position_uniform(seed: int, position: int) -> float:
     """The uniform number of one position of the answer; a counter-based generator (Philox)."""
-    bits = np.random.Philox(key=seed, counter=position)
-    return float(np.random.Generator(bits).random())
+    return float(_position_generator(seed, position).random())
+
+
+def position_coin(seed: int, position: int) -> float:
+    """A second number of that position, independent of the first: the coin of XTC."""
+    return float(_position_generator(seed, position).random(2)[1])
 
 
 def sequential_uniforms(seed: int) -> np.random.Generator:
     """A generator for the draft's draws, the coins and the corrections, in that order."""
     return np.random.Generator(np.random.PCG64(seed))
+
+
+def _position_generator(seed: int, position: int) -> np.random.Generator:
+    """Philox makes four numbers for each value of its counter, so two are a position's own."""
+    return np.random.Generator(np.random.Philox(key=seed, counter=position))

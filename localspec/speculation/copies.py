@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from localspec.speculation.constraint import Constraint
 from localspec.speculation.controller import Pace
 from localspec.speculation.draft import Draft
 from localspec.speculation.suffix_automaton import Match, SuffixAutomaton
@@ -14,6 +15,7 @@ __all__ = ["Copies", "Running"]
 _RESUMABLE = 16  # a copy this long that breaks at one token is tried again behind it
 _RESUMED = 5  # and counts as a match of this length
 _NEARBY = 24
+_CHECKED = 32  # tokens of a span that a grammar is asked about
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,10 @@ class Copies:
     """Finds the longest suffix of the text that occurred before, the most recent of them.
 
     The index outlives an answer: a prompt that continues the text adds its new tokens only.
+    constraint: the grammar of this answer; copies end where it forbids what follows.
     """
+
+    constraint: Constraint | None = None
 
     def __init__(self) -> None:
         self._index = SuffixAutomaton()
@@ -62,16 +67,20 @@ class Copies:
             return Running(*self._index.follow(None, None, token))
         return Running(*self._index.follow(running.match, running.state, token))
 
-    def n_available(self, match: Match) -> int:
-        """Tokens that stand behind the match."""
-        return len(self._index.ids) - match.end if match.length else 0
+    def n_available(self, match: Match, draft_ids: Sequence[int] = ()) -> int:
+        """Tokens that stand behind the match and may follow the drafted ones."""
+        n = len(self._index.ids) - match.end if match.length else 0
+        if n and self.constraint is not None:
+            span = self._index.ids[match.end : match.end + min(n, _CHECKED)]
+            n = self.constraint.valid_span(draft_ids, span)
+        return n
 
     def splice(self, match: Match, draft: Draft, pace: Pace, n_committed: int) -> bool:
         """Append to the draft what stands behind the match, as far as the pace wants it.
 
         n_committed: tokens of the text before the draft. False when nothing was appended.
         """
-        n = pace.copy(match.length, self.n_available(match))
+        n = pace.copy(match.length, self.n_available(match, draft.ids))
         if not n:
             return False
         self._source, self._n_before, self._n_copied = match, n_committed + len(draft.ids), n

@@ -49,10 +49,10 @@ class Draft:
         self.sources.append(source)
         self.q_top.append(q_top)
 
-    def append_copy(self, tokens: Sequence[int]) -> None:
-        """Propose a span copied from the text; its q is one-hot."""
+    def append_copy(self, tokens: Sequence[int], source: str = "ngram") -> None:
+        """Propose a span copied from the text, or forced by a grammar; its q is one-hot."""
         for token in tokens:
-            self.append(token, Distribution.one_hot(token), None, "ngram")
+            self.append(token, Distribution.one_hot(token), None, source)
 
     def cut(self, n: int) -> None:
         """Keep the first n tokens. Lawful where the draft was no random choice."""

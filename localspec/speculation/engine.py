@@ -21,12 +21,14 @@ import numpy.typing as npt
 
 from localspec.errors import ContextOverflowError, EmptyPromptError
 from localspec.llama.context import Cancelled, Context
-from localspec.sampling.chain import distribution, raw_probs
+from localspec.sampling.chain import raw_probs
 from localspec.sampling.distribution import Distribution
+from localspec.sampling.dry import Dry
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.seeds import position_uniform
 from localspec.sampling.top import Top
 from localspec.speculation import verify
+from localspec.speculation.constraint import Constraint
 from localspec.speculation.controller import Controller
 from localspec.speculation.draft import Draft, Drafter
 from localspec.speculation.events import (
@@ -40,7 +42,9 @@ from localspec.speculation.events import (
     Stats,
     Verdict,
 )
+from localspec.speculation.logprobs import LogprobReader, TokenLogprob
 from localspec.speculation.release import TextRelease
+from localspec.speculation.target_law import TargetLaw
 
 __all__ = ["Engine", "Limits"]
 
@@ -49,11 +53,15 @@ Row: TypeAlias = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where an answer ends besides the model's own end: budget, stop strings, stop ids."""
+    """Where an answer ends besides the model's own end: budget, stop strings, stop ids.
+
+    Before min_tokens of it neither the model's end nor a stop id may come.
+    """
 
     max_tokens: int
     stop: tuple[str, ...] = ()
     stop_ids: frozenset[int] = frozenset()
+    min_tokens: int = 0
 
 
 class Engine:
@@ -63,6 +71,9 @@ class Engine:
     any other by *match*. rng: sequential uniforms for rejection and block, the same generator
     that the drafter draws from. drafter None is plain decoding; drafter_name is for the stats.
     n_alternatives: most probable tokens that each RoundToken carries for display.
+    constraint: a grammar's states, shared with the drafter. dry: the DRY penalty, where params
+    ask for it. logprobs, prompt_logprobs: read the rows for each token that is committed, and
+    for each of the prompt, which is then evaluated from its beginning.
     """
 
     def __init__(
@@ -79,6 +90,10 @@ class Engine:
         drafter_name: str = "model",
         notes: Sequence[str] = (),
         n_alternatives: int = 0,
+        constraint: Constraint | None = None,
+        dry: Dry | None = None,
+        logprobs: LogprobReader | None = None,
+        prompt_logprobs: LogprobReader | None = None,
     ) -> None:
         self._target = target
         self._drafter = drafter
@@ -90,6 +105,20 @@ class Engine:
         self._limits = limits
         self._n_alternatives = n_alternatives
         self._vocabulary = target.model.vocabulary
+        self._constraint = constraint
+        end_ids = [*self._vocabulary.eog_ids, *limits.stop_ids] if limits.min_tokens else []
+        self._law = TargetLaw(
+            params,
+            seed,
+            constraint=constraint,
+            dry=dry,
+            min_tokens=limits.min_tokens,
+            end_ids=end_ids,
+        )
+        self._logprobs = logprobs
+        self._prompt_logprobs = prompt_logprobs
+        self._read: list[TokenLogprob] = []  # of the answer's tokens
+        self._read_prompt: list[TokenLogprob] = []
         self._release = TextRelease(limits.stop)
         self._ids: list[int] = []
         self._n_prompt = 0
@@ -114,12 +143,16 @@ class Engine:
         self.require_prompt(prompt_ids)
         self._ids = list(prompt_ids)
         self._n_prompt = len(prompt_ids)
-        if self._limits.max_tokens == 0:
-            yield self._finish("length")
+        over = self._over_at_once()
+        if over is not None and self._prompt_logprobs is None:
+            yield self._finish(over)
             return
         index = 0
         try:
             yield from self._prefill()
+            if over is not None:
+                yield self._finish(over)
+                return
             ended: Reason | None = None
             while ended is None:
                 round_, ended = self._round(index)
@@ -155,6 +188,8 @@ class Engine:
         """Evaluate what the cache lacks of the prompt, the last token apart."""
         started = perf_counter()
         target, total = self._target, self._n_prompt
+        if self._prompt_logprobs is not None:
+            yield from self._prefill_with_rows(self._prompt_logprobs)
         n_cached = target.keep_prefix(self._ids[:-1])
         elapsed = perf_counter() - started
         yield Prefill(n_cached, total)
@@ -175,6 +210,24 @@ class Engine:
             self.stats, cache_n=n_cached, prompt_n=total - n_cached, prompt_s=elapsed
         )
 
+    def _prefill_with_rows(self, reader: LogprobReader) -> Iterator[Prefill]:
+        """The whole prompt, the last token apart, in pieces whose rows are all read."""
+        target, ids = self._target, self._ids
+        first = TokenLogprob(ids[0], self._vocabulary.piece(ids[0]), None, (), "prompt")
+        self._read_prompt = [first]
+        target.clear()
+        for start in range(0, len(ids) - 1, target.max_rows):
+            piece = ids[start : min(start + target.max_rows, len(ids) - 1)]
+            for i, row in enumerate(target.decode(piece, n_rows=len(piece)), start + 1):
+                self._read_prompt.append(reader.read(ids[i], row, None, "prompt"))
+            yield Prefill(len(target.ids), len(ids))
+
+    def _over_at_once(self) -> Reason | None:
+        """Why nothing is generated, where the options leave no room for a token."""
+        if self._constraint is not None and self._constraint.committed.must_end:
+            return "eos"
+        return "length" if self._limits.max_tokens == 0 else None
+
     def _round(self, index: int) -> tuple[Round, Reason | None]:
         started = perf_counter()
         draft, worth = self._draft()
@@ -182,13 +235,11 @@ class Engine:
         rows = self._target.decode([self._ids[-1], *draft.ids], n_rows=len(draft.ids) + 1)
         verified = perf_counter()
 
-        p = [
-            distribution(row, self._params, self._history(draft.ids[:i]))
-            for i, row in enumerate(rows)
-        ]
+        p = self._law.rows(rows, self._ids, self._n_prompt, draft.ids)
         verifier = self._verifier_of(draft)
         verdict = self._verify(verifier, p, draft)
         a = verdict.n_accepted
+        self._law.advance(p, [*draft.ids[:a], verdict.token])
         tokens = self._judged(draft, p, rows, a)
         tokens.append(
             RoundToken(
@@ -202,6 +253,7 @@ class Engine:
                 None,
                 self._alternatives(rows[a]),
                 self._named(draft.q_top[a]) if a < len(draft.ids) else (),
+                self._logprob(verdict.token, rows[a], p[a], "target"),
             )
         )
         if self._drafter is not None:
@@ -233,6 +285,10 @@ class Engine:
         draft = self._drafter.propose(self._ids, pace)
         if may_trim:
             draft.cut(pace.trim())
+        if self._constraint is not None:  # a drafter need not know the grammar
+            n = self._constraint.n_valid(draft.ids)
+            if n < len(draft.ids):  # what follows a forbidden token could never be accepted
+                draft.cut(n if may_trim or draft.is_deterministic else n + 1)
         return draft, pace.worth()
 
     def _room(self) -> int:
@@ -244,11 +300,6 @@ class Engine:
             self._target.max_rows - 1,
             n_left - 1,
         )
-
-    def _history(self, draft_ids: Sequence[int]) -> Sequence[int]:
-        if not self._params.uses_history:
-            return ()
-        return [*self._ids[-self._params.penalty_last_n :], *draft_ids]
 
     def _verifier_of(self, draft: Draft) -> str:
         if self._verifier != "auto":
@@ -285,9 +336,15 @@ class Engine:
                     draft.q_raw[i],
                     self._alternatives(rows[i]),
                     self._named(draft.q_top[i]),
+                    self._logprob(token, rows[i], p[i], draft.sources[i]) if i < a else None,
                 )
             )
         return tokens
+
+    def _logprob(self, token: int, row: Row, p: Distribution, source: str) -> TokenLogprob | None:
+        if self._logprobs is None:
+            return None
+        return self._logprobs.read(token, row, p, source, accepted=source != "target")
 
     def _alternatives(self, row: Row) -> tuple[Alternative, ...]:
         return self._named(Top.of(row, self._n_alternatives) if self._n_alternatives else None)
@@ -308,7 +365,7 @@ class Engine:
         ended: Reason | None = None
         for token in tokens:
             if ended is not None:
-                token = replace(token, verdict="discarded")
+                token = replace(token, verdict="discarded", logprob=None)
             elif token.committed:
                 ended = self._append(token, released)
             clipped.append(token)
@@ -323,10 +380,16 @@ class Engine:
             return "stop"
         self._ids.append(token.id)
         self._starts.append(self._release.n_seen)
+        if token.logprob is not None:
+            self._read.append(token.logprob)
+        if self._constraint is not None:
+            self._constraint.commit(token.id)
         released.append(self._release.push(token.piece))
         if self._release.stopped:
             self._drop_withheld()
             return "stop"
+        if self._constraint is not None and self._constraint.committed.must_end:
+            return "eos"
         if len(self._ids) - self._n_prompt >= self._limits.max_tokens:
             return "length"
         if len(self._ids) > self._target.n_ctx:
@@ -338,6 +401,8 @@ class Engine:
         while self._starts and self._starts[-1] >= self._release.n_released:
             self._starts.pop()
             self._ids.pop()
+            if self._read:
+                self._read.pop()
 
     def _count(self, round_: Round) -> None:
         stats = self.stats
@@ -363,4 +428,18 @@ class Engine:
             self._drafter.settle(self._ids)
 
     def _finish(self, reason: Reason) -> Finished:
-        return Finished(reason, "".join(self._text), tuple(self._ids[self._n_prompt :]), self.stats)
+        complete: bool | None = None
+        if self._constraint is not None:
+            complete = self._constraint.committed.may_end and not self._release.stopped
+            if not complete:
+                note = "the answer was cut before it was complete by the grammar"
+                self.stats = replace(self.stats, notes=(*self.stats.notes, note))
+        return Finished(
+            reason,
+            "".join(self._text),
+            tuple(self._ids[self._n_prompt :]),
+            self.stats,
+            None if self._logprobs is None else tuple(self._read),
+            None if self._prompt_logprobs is None else tuple(self._read_prompt),
+            complete,
+        )

@@ -1,7 +1,7 @@
 """The event stream as JSON objects, one for each event; names as in llama-server's timings.
 
 A token whose bytes are no whole text carries them in `bytes` too (hexadecimal). In `worth`, null
-stands for a length that was not allowed (-inf), which JSON cannot say.
+stands for a length that was not allowed (-inf), which JSON cannot say; so it does in logprobs.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from localspec.speculation.events import Alternative, Event, Finished, Prefill, Round, RoundToken
+from localspec.speculation.logprobs import TokenLogprob
 
 __all__ = ["as_json", "round_from_json"]
 
@@ -34,7 +35,7 @@ def as_json(event: Event) -> dict[str, Any]:
             "worth": [value if math.isfinite(value) else None for value in event.worth],
         }
     assert isinstance(event, Finished)
-    return {
+    found: dict[str, Any] = {
         "type": "finished",
         "reason": event.reason,
         "text": event.text,
@@ -45,6 +46,36 @@ def as_json(event: Event) -> dict[str, Any]:
         "notes": list(event.stats.notes),
         "timings": event.stats.timings(),
     }
+    for name in ("logprobs", "prompt_logprobs"):
+        entries = getattr(event, name)
+        if entries is not None:
+            found[name] = [_logprob(entry) for entry in entries]
+    if event.grammar_complete is not None:
+        found["grammar_complete"] = event.grammar_complete
+    return found
+
+
+def _logprob(entry: TokenLogprob) -> dict[str, Any]:
+    return {
+        **_spelled(entry.id, entry.piece),
+        "logprob": _finite(entry.logprob),
+        "top": [{**_spelled(a.id, a.piece), "logprob": _finite(a.logprob)} for a in entry.top],
+        "source": entry.source,
+        "accepted": entry.accepted,
+    }
+
+
+def _spelled(token: int, piece: bytes) -> dict[str, Any]:
+    text = piece.decode("utf-8", "replace")
+    found: dict[str, Any] = {"id": token, "text": text}
+    if "\ufffd" in text:
+        found["bytes"] = piece.hex()
+    return found
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON cannot say -inf."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _token(token: RoundToken) -> dict[str, Any]:
@@ -60,6 +91,8 @@ def _token(token: RoundToken) -> dict[str, Any]:
     }
     if "\ufffd" in token.text:
         found["bytes"] = token.piece.hex()
+    if token.logprob is not None:
+        found["logprob"] = _logprob(token.logprob)
     for name, top in (("p_top", token.p_top), ("q_top", token.q_top)):
         if top:
             found[name] = [{"id": a.id, "text": a.text, "prob": a.prob} for a in top]

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from localspec.speculation.logprobs import TokenLogprob
+
 __all__ = [
     "Alternative",
     "Event",
@@ -50,12 +52,13 @@ class Alternative:
 class RoundToken:
     """One token of a round and what became of it.
 
-    piece: the bytes it adds to the text. source: who proposed it (`model`, `ngram`, or
-    `target` for the bonus and the correction). p, q: its probability under the processed
+    piece: the bytes it adds to the text. source: who proposed it (`model`, `ngram`, `grammar` for
+    text that the grammar forces, or `target` for the bonus and the correction). p, q: its probability under the processed
     distributions of target and draft; p_raw, q_raw: under the softmax of the unprocessed logits
     at temperature 1. q and q_raw are None where no draft model spoke.
     p_top, q_top: the most probable tokens of both models here, best first; empty unless the
-    option n_alternatives asks for them, q_top also where no draft model spoke.
+    option n_alternatives asks for them, q_top also where no draft model spoke. logprob: of a
+    committed token, when the option logprobs asks for it.
     """
 
     id: int
@@ -68,6 +71,7 @@ class RoundToken:
     q_raw: float | None
     p_top: tuple[Alternative, ...] = ()
     q_top: tuple[Alternative, ...] = ()
+    logprob: TokenLogprob | None = None
 
     @property
     def text(self) -> str:
@@ -183,13 +187,19 @@ class Finished:
     """The end of an answer: why, what, and what it took.
 
     token_ids: the answer's tokens, without the one that ended the generation; after a stop
-    string, those that left something in `text`.
+    string, those that left something in `text`. logprobs: one for each of token_ids, None when
+    they were not asked for; prompt_logprobs: one for each token of the prompt. grammar_complete:
+    whether the text is a whole sentence of the grammar; None without one. When the grammar allows
+    nothing but the end, the answer ends there with `eos`.
     """
 
     reason: Reason
     text: str
     token_ids: tuple[int, ...]
     stats: Stats
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    prompt_logprobs: tuple[TokenLogprob, ...] | None = None
+    grammar_complete: bool | None = None
 
 
 Event: TypeAlias = Prefill | Round | Finished

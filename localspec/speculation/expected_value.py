@@ -196,7 +196,7 @@ class ExpectedValueController:
                 break
             # min(1, p/q) is the chance that this token had, whatever the coin said
             accepted = min(1.0, token.p / token.q) if token.q else float(token.p > 0)
-            if token.source == "ngram":
+            if token.source in ("ngram", "grammar"):
                 known.copies.observe(feature, accepted)
                 continue
             spoke = True

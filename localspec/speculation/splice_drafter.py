@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from localspec.sampling.distribution import Distribution
+from localspec.speculation.constraint import FORCED_MATCH, Constraint
 from localspec.speculation.controller import Pace
 from localspec.speculation.copies import Copies
 from localspec.speculation.draft import Draft
@@ -14,11 +15,22 @@ __all__ = ["SpliceDrafter"]
 
 
 class SpliceDrafter:
-    """A model, copies, or both; whoever the pace picks begins the round."""
+    """A model, copies, or both; whoever the pace picks begins the round.
 
-    def __init__(self, model: ModelDrafter | None, copies: Copies | None) -> None:
+    constraint: text that a grammar forces comes before either, as a copy that cannot be wrong.
+    """
+
+    def __init__(
+        self,
+        model: ModelDrafter | None,
+        copies: Copies | None,
+        constraint: Constraint | None = None,
+    ) -> None:
         self.model = model
         self.copies = copies
+        self._constraint = constraint
+        if copies is not None:
+            copies.constraint = constraint
 
     @property
     def is_random(self) -> bool:
@@ -37,9 +49,14 @@ class SpliceDrafter:
         draft = Draft()
         if self.model is not None and self.model.temperature is not None:
             self.model.temperature.begin()
+        n_missing = self.model.cache.missing(ids) if self.model is not None else None
+        forced = self._constraint.forced(()) if self._constraint is not None else ()
+        if forced and pace.source(FORCED_MATCH, len(forced), n_missing) == "ngram":
+            n = pace.copy(FORCED_MATCH, len(forced))
+            draft.append_copy(forced[:n], "grammar")
+            return draft
         match = self.copies.find(ids) if self.copies is not None else None
         n_available = self.copies.n_available(match) if self.copies and match else 0
-        n_missing = self.model.cache.missing(ids) if self.model is not None else None
         source = pace.source(match.length if match else 0, n_available, n_missing)
         if source == "ngram" and self.copies is not None and match is not None:
             self.copies.splice(match, draft, pace, len(ids))

@@ -13,6 +13,7 @@ import localspec
 
 ROOT = Path(localspec.__file__).parent
 LAYERS = [
+    "grammar",
     "library",
     "llama",
     "sampling",

@@ -1,0 +1,286 @@
+"""JSON under a dozen schemas: is every answer valid, and do drafts pay under a grammar?
+
+Each prompt is answered plainly (the same grammar, no drafts) and with drafts, interleaved, the order
+turning from one to the next, from the same seed and a cleared cache. Validity by the jsonschema
+package where it is installed, else by schema_check.py. An answer that max_tokens cut is counted
+apart: it is no whole sentence of the grammar, and says so.
+
+    python benchmarks/structured.py [--n 24] [--drafter auto] [--threads 1] [--out FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import localspec
+from benchmarks.schema_check import errors_of
+
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+TEXT, SHORT = {"type": "string", "maxLength": 80}, {"type": "string", "maxLength": 24}
+WHOLE, SHARE, FLAG = {"type": "integer"}, {"type": "number", "minimum": 0, "maximum": 1}, {
+    "type": "boolean"
+}  # fmt: skip
+
+TASKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "person": (
+        "Invent a person with an address.",
+        _object(
+            name=SHORT,
+            age={"type": "integer", "minimum": 0, "maximum": 120},
+            address=_object(street=SHORT, city=SHORT, postal_code=SHORT),
+            email={"anyOf": [SHORT, {"type": "null"}]},
+        ),
+    ),
+    "recipe": (
+        "Give a recipe for pancakes with four ingredients.",
+        _object(
+            title=SHORT,
+            servings={"type": "integer", "minimum": 1, "maximum": 12},
+            ingredients={
+                "type": "array",
+                "minItems": 4,
+                "maxItems": 4,
+                "items": _object(name=SHORT, amount={"type": "number"}, unit={"enum": ["g", "ml", "piece"]}),
+            },
+        ),
+    ),
+    "sentiment": (
+        "Rate: 'The battery is great, but the screen scratches easily.'",
+        _object(
+            label={"enum": ["positive", "negative", "mixed"]},
+            confidence=SHARE,
+            aspects={
+                "type": "array",
+                "maxItems": 3,
+                "items": _object(aspect=SHORT, label={"enum": ["positive", "negative"]}),
+            },
+        ),
+    ),
+    "function": (
+        "Describe the signature of a Python function that downloads a file.",
+        _object(
+            name={"type": "string", "pattern": "^[a-z_]{3,24}$"},
+            parameters={
+                "type": "array",
+                "minItems": 1,
+                "maxItems": 4,
+                "items": _object(name=SHORT, type={"enum": ["str", "int", "bool", "float"]}, required=FLAG),
+            },
+            returns=SHORT,
+        ),
+    ),
+    "event": (
+        "Plan a project kick-off meeting for three people.",
+        _object(
+            title=SHORT,
+            start={"type": "string", "format": "date-time"},
+            attendees={"type": "array", "minItems": 3, "maxItems": 3, "items": SHORT},
+            remote=FLAG,
+        ),
+    ),
+    "tree": (
+        "Give a small category tree of animals.",
+        {
+            "$ref": "#/$defs/node",
+            "$defs": {
+                "node": _object(
+                    name=SHORT,
+                    children={"type": "array", "maxItems": 2, "items": {"$ref": "#/$defs/leaf"}},
+                ),
+                "leaf": _object(name=SHORT, legs={"type": "integer", "minimum": 0, "maximum": 8}),
+            },
+        },
+    ),
+    "shape": (
+        "Describe a red circle of radius 2.5.",
+        {
+            "oneOf": [
+                _object(kind={"const": "circle"}, radius={"type": "number", "exclusiveMinimum": 0}, colour=SHORT),
+                _object(kind={"const": "square"}, side={"type": "number", "exclusiveMinimum": 0}, colour=SHORT),
+            ]
+        },
+    ),
+    "invoice": (
+        "Write an invoice for two books.",
+        _object(
+            number={"type": "string", "pattern": "^INV-[0-9]{4}$"},
+            date={"type": "string", "format": "date"},
+            lines={
+                "type": "array",
+                "minItems": 2,
+                "maxItems": 2,
+                "items": _object(text=SHORT, quantity=WHOLE, unit_price={"type": "number", "minimum": 0}),
+            },
+            paid=FLAG,
+        ),
+    ),
+    "settings": (
+        "Give sensible settings for a small web server.",
+        _object(
+            host=SHORT,
+            port={"type": "integer", "minimum": 1, "maximum": 65535},
+            tls={"anyOf": [_object(certificate=SHORT, key=SHORT), {"type": "null"}]},
+            log_level={"enum": ["debug", "info", "warning", "error"]},
+            workers={"type": "integer", "minimum": 1, "maximum": 64},
+        ),
+    ),
+    "quiz": (
+        "Make a quiz question about the solar system.",
+        _object(
+            question=TEXT,
+            options={"type": "array", "minItems": 3, "maxItems": 3, "items": SHORT},
+            answer={"type": "integer", "minimum": 0, "maximum": 2},
+        ),
+    ),
+    "point": (
+        "Where is Paris?",
+        _object(
+            name=SHORT,
+            position={
+                "type": "array",
+                "prefixItems": [
+                    {"type": "number", "minimum": -90, "maximum": 90},
+                    {"type": "number", "minimum": -180, "maximum": 180},
+                ],
+                "items": False,
+                "minItems": 2,
+            },
+            population=WHOLE,
+        ),
+    ),
+    "review": (
+        "Review this code: x = x + 1",
+        {
+            "allOf": [
+                {"$ref": "#/$defs/base"},
+                _object(
+                    findings={
+                        "type": "array",
+                        "maxItems": 2,
+                        "items": _object(line=WHOLE, severity={"enum": ["low", "high"]}, message=TEXT),
+                    }
+                ),
+            ],
+            "$defs": {"base": _object(summary=TEXT, approved=FLAG)},
+        },
+    ),
+}
+
+
+def is_valid(text: str, schema: dict[str, Any]) -> bool:
+    """Strictly, by the package where it is there."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return False
+    if jsonschema is not None:
+        return jsonschema.Draft202012Validator(schema).is_valid(value)
+    return not errors_of(value, schema)
+
+
+def main() -> None:
+    """Print one line for each schema, then the sums."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--target", default="default")
+    parser.add_argument("--draft", default="auto")
+    parser.add_argument("--drafter", default="auto")
+    parser.add_argument("--n-draft", type=int)
+    parser.add_argument("--n", type=int, default=24, help="generations of each kind")
+    parser.add_argument("--max-tokens", type=int, default=400)
+    parser.add_argument("--temperature", type=float, default=0.7)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--out", type=Path, help="one JSON object a generation")
+    args = parser.parse_args()
+    loading = {"n_threads": args.threads, "n_ctx": 2048}
+    with localspec.load(args.target, args.draft, **loading) as session:
+        print(f"{session.target_path.name} on {session.device}, {session.n_threads} threads; "
+              f"validity by {'jsonschema' if jsonschema else 'schema_check.py'}")  # fmt: skip
+        rows = [row for i in range(args.n) for row in _pair(session, i, args)]
+    if args.out:
+        args.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    _report(rows)
+
+
+def _pair(session: localspec.Session, i: int, args: argparse.Namespace) -> list[dict[str, Any]]:
+    name = list(TASKS)[i % len(TASKS)]
+    prompt, schema = TASKS[name]
+    messages = [{"role": "user", "content": f"{prompt} Answer in JSON."}]
+    kinds: list[tuple[str, dict[str, Any]]] = [
+        ("plain", {"drafter": "none"}),
+        ("drafts", {"drafter": args.drafter, "n_draft": args.n_draft}),
+    ]
+    rows = []
+    for kind, how in kinds if i % 2 else kinds[::-1]:
+        session.clear_cache()
+        got = session.complete(
+            messages,
+            json_schema=schema,
+            seed=i,
+            temperature=args.temperature,
+            max_tokens=args.max_tokens,
+            **how,
+        )
+        stats = got.stats
+        rows.append(
+            {
+                "task": name,
+                "seed": i,
+                "kind": kind,
+                "valid": is_valid(got.text, schema),
+                "complete": got.grammar_complete,
+                "tokens": stats.predicted_n,
+                "seconds": stats.predicted_s,
+                "tokens_per_s": stats.predicted_per_second,
+                "accepted": stats.draft_n_accepted,
+                "judged": stats.draft_n_accepted + stats.draft_n_rejected,
+                "tokens_per_pass": stats.tokens_per_pass,
+                "other_s": stats.other_s,
+                "text": got.text,
+            }
+        )
+        print(f"{i:3} {name:10} {kind:7} valid {rows[-1]['valid']!s:5} {stats.predicted_n:4} tokens "
+              f"{stats.predicted_per_second:6.1f} tokens/s", flush=True)  # fmt: skip
+    return rows
+
+
+def _report(rows: list[dict[str, Any]]) -> None:
+    whole = [row for row in rows if row["complete"]]
+    print(f"\n{len(rows)} generations: {len(whole)} complete, of which "
+          f"{sum(row['valid'] for row in whole)} valid; {len(rows) - len(whole)} cut by max_tokens")  # fmt: skip
+    ratios = []
+    by_seed: dict[int, dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        by_seed.setdefault(row["seed"], {})[row["kind"]] = row
+    for pair in by_seed.values():
+        ratios.append(pair["drafts"]["tokens_per_s"] / pair["plain"]["tokens_per_s"])
+    same = sum(pair["drafts"]["text"] == pair["plain"]["text"] for pair in by_seed.values())
+    drafted = [row for row in rows if row["kind"] == "drafts"]
+    judged = sum(row["judged"] for row in drafted)
+    share = sum(row["accepted"] for row in drafted) / judged if judged else 0.0
+    print(f"drafts over plain: median {statistics.median(ratios):.2f}, least {min(ratios):.2f}; "
+          f"the same text in {same} of {len(by_seed)}")  # fmt: skip
+    print(f"accepted {share:.0%} of {judged} judged; tokens per pass "
+          f"{statistics.mean(row['tokens_per_pass'] for row in drafted):.2f}")  # fmt: skip
+    plain = [row for row in rows if row["kind"] == "plain"]
+    cost = sum(row["other_s"] for row in plain) / sum(row["tokens"] for row in plain)
+    print(f"grammar and sampling took {cost * 1e3:.2f} ms a token of plain decoding")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,408 @@
+"""A JSON schema as a grammar, so that every complete answer is a valid instance.
+
+The grammar is as strict as the schema or stricter, never looser: a keyword that it cannot keep is
+refused by name. Stricter in these: white space is what json.dumps writes (one space behind `:` and
+`,`), properties come in the schema's order, an object that lists properties has no others unless
+additionalProperties allows them, and numbers have at most 16 digits before and behind the point.
+llama-cpp-python's converter is not used: it lets raw control characters into strings, breaks on
+quotes and backslashes in constants, and drops what it does not know in silence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from localspec.errors import InvalidOptionError
+from localspec.grammar.gbnf import literal
+from localspec.grammar.numbers import INTEGER, NUMBER, Bounds, decimals, integers
+from localspec.grammar.patterns import ANY_CHARS, HEX4, pattern_rule
+from localspec.grammar.schema_merge import branches, merged, resolve
+
+__all__ = ["schema_to_gbnf"]
+
+Schema: TypeAlias = "Mapping[str, Any]"
+
+ANNOTATIONS = frozenset(
+    "$schema $id $comment $defs $anchor definitions title description default examples example "
+    "deprecated readOnly writeOnly contentMediaType contentEncoding discriminator".split()
+)
+_BY_TYPE: dict[str, frozenset[str]] = {
+    "object": frozenset(("properties", "required", "additionalProperties")),
+    "array": frozenset(("items", "prefixItems", "minItems", "maxItems")),
+    "string": frozenset(("minLength", "maxLength", "pattern", "format")),
+    "integer": frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")),
+    "number": frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")),
+    "boolean": frozenset(),
+    "null": frozenset(),
+}
+_ALWAYS_TRUE = {"uniqueItems": False, "minProperties": 0, "nullable": False}
+_DAY = (
+    '("0" [13578] | "1" [02]) "-" ("0" [1-9] | [12] [0-9] | "3" [01]) | '
+    '("0" [469] | "11") "-" ("0" [1-9] | [12] [0-9] | "30") | '
+    '"02-" ("0" [1-9] | "1" [0-9] | "2" [0-8])'
+)
+_DATE = f'[12] [0-9]{{3}} "-" ({_DAY})'
+_CLOCK = '([01] [0-9] | "2" [0-3]) ":" [0-5] [0-9]'
+_TIME = f'{_CLOCK} ":" [0-5] [0-9] ("." [0-9]{{1,6}})? ("Z" | [+-] {_CLOCK})'
+_FORMATS = {
+    "date": _DATE,
+    "time": _TIME,
+    "date-time": f'{_DATE} "T" {_TIME}',
+    "uuid": '[0-9a-f]{8} ("-" [0-9a-f]{4}){3} "-" [0-9a-f]{12}',
+}
+
+
+def schema_to_gbnf(schema: Any) -> tuple[str, tuple[str, ...]]:
+    """(GBNF, notes) for a schema as a mapping or True; the notes name formats not enforced.
+
+    Raises InvalidOptionError that names the place and the keyword that cannot be kept.
+    """
+    writer = _Writer(schema)
+    try:
+        writer.rule("root", writer.value(schema, "#"))
+    except RecursionError:
+        raise InvalidOptionError("json_schema: it is nested too deeply, or without end") from None
+    text = "\n".join(f"{name} ::= {body}" for name, body in writer.rules.items()) + "\n"
+    return text, tuple(sorted(writer.notes))
+
+
+class _Writer:
+    """Rules by name; `where` in its methods is a JSON pointer into the schema, for messages."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._of_refs: dict[str, str] = {}
+        self._n = 0
+        self.rules: dict[str, str] = {}
+        self.notes: set[str] = set()
+
+    def rule(self, name: str, body: str) -> str:
+        self.rules[name] = body
+        return name
+
+    def _named(self, stem: str, body: str) -> str:
+        self._n += 1
+        return self.rule(f"{stem}{self._n}", body)
+
+    def _once(self, name: str, body: Callable[[], str]) -> str:
+        if name not in self.rules:
+            self.rules[name] = ""  # the name is taken before the body is made
+            self.rules[name] = body()
+        return name
+
+    def value(self, schema: Any, where: str) -> str:
+        """The name of a rule, or a short body, for one value."""
+        if schema is True or schema == {}:
+            return self._any()
+        if schema is False:
+            raise _refusal(where, "`false` allows no value")
+        if not isinstance(schema, Mapping):
+            raise _refusal(where, f"a schema is an object, not {schema!r}")
+        given = {k: v for k, v in schema.items() if k not in ANNOTATIONS}
+        if "$ref" in given:
+            return self._ref(given, where)
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            if keyword in given:
+                return self._combined(keyword, given, where)
+        if "const" in given or "enum" in given:
+            return self._constants(given, where)
+        return self._typed(given, where)
+
+    def _ref(self, given: dict[str, Any], where: str) -> str:
+        ref = given["$ref"]
+        if len(given) > 1:
+            target = resolve(self._root, ref, where)
+            rest = {k: v for k, v in given.items() if k != "$ref"}
+            return self.value(merged(target, rest, where), where)
+        if ref not in self._of_refs:
+            target = resolve(self._root, ref, where)
+            self._n += 1
+            name = self._of_refs[ref] = f"ref{self._n}"
+            self.rules[name] = ""
+            self.rules[name] = self.value(target, ref)
+        return self._of_refs[ref]
+
+    def _combined(self, keyword: str, given: dict[str, Any], where: str) -> str:
+        found = branches(self._root, given, keyword, where)
+        bodies = [self.value(part, f"{where}/{keyword}/{i}") for i, part in enumerate(found)]
+        return self._named("any", " | ".join(bodies)) if len(bodies) > 1 else bodies[0]
+
+    def _constants(self, given: dict[str, Any], where: str) -> str:
+        values = [given["const"]] if "const" in given else given["enum"]
+        if not isinstance(values, list) or not values:
+            raise _refusal(where, "enum needs a list that is not empty")
+        if "const" in given and "enum" in given:
+            values = [value for value in values if value in given["enum"]]
+        extra = given.keys() - {"const", "enum", "type"}
+        if extra:
+            raise _refusal(where, f"{_list(extra)} beside enum or const")
+        types = _types(given, where) if "type" in given else None
+        if types is not None:
+            values = [value for value in values if any(_is_a(value, t) for t in types)]
+        if not values:
+            raise _refusal(where, "none of the constants has the type asked for")
+        try:
+            texts = [json.dumps(value, ensure_ascii=False, allow_nan=False) for value in values]
+        except (TypeError, ValueError) as error:
+            raise _refusal(where, f"a constant is no JSON value: {error}") from None
+        return self._named("const", " | ".join(dict.fromkeys(map(literal, texts))))
+
+    def _typed(self, given: dict[str, Any], where: str) -> str:
+        types = _types(given, where)
+        known = {"type"}.union(*(_BY_TYPE[t] for t in types))
+        strange = {
+            k for k in given.keys() - known if k not in _ALWAYS_TRUE or given[k] != _ALWAYS_TRUE[k]
+        }
+        if strange:
+            raise _refusal(where, f"{_list(strange)} cannot be kept by a grammar")
+        bodies = []
+        for kind in types:
+            part = {k: v for k, v in given.items() if k in _BY_TYPE[kind]}
+            bodies.append(getattr(self, f"_{kind}")(part, where))
+        return self._named("any", " | ".join(bodies)) if len(bodies) > 1 else str(bodies[0])
+
+    def _null(self, given: Schema, where: str) -> str:
+        return '"null"'
+
+    def _boolean(self, given: Schema, where: str) -> str:
+        return self._once("boolean", lambda: '"true" | "false"')
+
+    def _integer(self, given: Schema, where: str) -> str:
+        bounds = _bounds(given, where)
+        if bounds.free:
+            return self._once("integer", lambda: INTEGER)
+        body = integers(bounds)
+        if body is None:
+            raise _refusal(where, "no whole number lies within its bounds")
+        return self._named("integer", body)
+
+    def _number(self, given: Schema, where: str) -> str:
+        bounds = _bounds(given, where)
+        if bounds.free:
+            return self._once("number", lambda: NUMBER)
+        body = decimals(bounds)
+        if body is None:
+            raise _refusal(where, "no number lies within its bounds")
+        return self._named("number", body)
+
+    def _char(self) -> str:
+        escapes = f'"\\\\" (["\\\\/bfnrt] | {HEX4})'
+        return self._once("char", lambda: f"{ANY_CHARS} | {escapes}")
+
+    def _string(self, given: Schema, where: str) -> str:
+        low = _count(given, "minLength", where) or 0
+        high = _count(given, "maxLength", where)
+        if "pattern" in given:
+            if low or high is not None or "format" in given:
+                raise _refusal(where, "pattern together with a length or a format")
+            if not isinstance(given["pattern"], str):
+                raise _refusal(where, f"pattern is {given['pattern']!r}, not text")
+            return self._quoted(pattern_rule(given["pattern"], self._char()))
+        kind = given.get("format")
+        if kind in _FORMATS:
+            if low or high is not None:
+                raise _refusal(where, "format together with a length")
+            return self._once(kind, lambda: f'"\\"" {_FORMATS[kind]} "\\""')
+        if kind is not None:
+            self.notes.add(f"json_schema: format {kind!r} is not enforced: any string is taken")
+        if low == 0 and high is None:
+            return self._once("string", lambda: f'"\\"" {self._char()}* "\\""')
+        return self._quoted(self._char() + _times(low, high, where))
+
+    def _quoted(self, body: str) -> str:
+        return self._named("string", f'"\\"" {body} "\\""')
+
+    def _array(self, given: Schema, where: str) -> str:
+        low = _count(given, "minItems", where) or 0
+        high = _count(given, "maxItems", where)
+        first = given.get("prefixItems", [])
+        if not isinstance(first, list):
+            raise _refusal(where, "prefixItems is a list of schemas")
+        rest = given.get("items", True)
+        heads = [self.value(item, f"{where}/prefixItems/{i}") for i, item in enumerate(first)]
+        if high is not None and high < low:
+            raise _refusal(where, f"maxItems {high} is less than minItems {low}")
+        if rest is False:
+            high = len(heads) if high is None else min(high, len(heads))
+            if high < low:
+                raise _refusal(where, f"minItems is {low}, but {high} items are allowed")
+        heads = heads if high is None else heads[:high]
+        item = ""
+        if high is None or high > len(heads):
+            body = self.value(rest, f"{where}/items")
+            item = body if body.isalnum() else self._named("item", body)
+        return self._named("array", f'"[" {_items(heads, item, low, high, where)} "]"')
+
+    def _object(self, given: Schema, where: str) -> str:
+        properties = given.get("properties", {})
+        required = given.get("required", [])
+        more = given.get("additionalProperties", "properties" not in given)
+        if not isinstance(properties, Mapping) or not isinstance(required, list):
+            raise _refusal(where, "properties is an object and required a list")
+        names = list(properties)
+        for name in required:
+            if name not in properties:
+                if more is False:
+                    raise _refusal(where, f"{name!r} is required, but it is no property")
+                names.append(name)
+        pairs = []
+        for name in names:
+            schema = properties.get(name, more)
+            body = self.value(schema, f"{where}/properties/{name}")
+            key = literal(json.dumps(name, ensure_ascii=False) + ": ")
+            pairs.append((self._named("pair", f"{key} {_group(body)}"), name in required))
+        other = None
+        if more is not False:
+            value = self.value(more, f"{where}/additionalProperties")
+            other = self._named("other", f'{self._key(names)} ": " {_group(value)}')
+        return self._named("object", f'"{{" {self._members(pairs, other)} "}}"')
+
+    def _members(self, pairs: list[tuple[str, bool]], other: str | None) -> str:
+        """Properties in order, the optional ones left out or not, then any others."""
+        first = f'({other} (", " {other})*)?' if other else '""'
+        later = f'(", " {other})*' if other else '""'
+        for pair, is_required in reversed(pairs):
+            behind = self._named("rest", later)
+            start = f"{pair} {behind}"
+            follow = f'", " {pair} {behind}'
+            first = start if is_required else f"{start} | {first}"
+            later = follow if is_required else f"{follow} | {behind}"
+        return _group(first)
+
+    def _key(self, names: list[str]) -> str:
+        """A string that is none of `names`; without escapes, which could spell one of them."""
+        plain = [name for name in names if json.dumps(name, ensure_ascii=False)[1:-1] == name]
+        if not plain:
+            return self._string({}, "")
+        return f'"\\"" {self._other_than(plain)}'
+
+    def _other_than(self, endings: list[str]) -> str:
+        """The rest of a plain string and its closing quote, where it equals none of `endings`."""
+        heads = sorted({ending[0] for ending in endings if ending})
+        free = "[^" + "".join(_in_class(c) for c in heads) + '"\\\\\\x01-\\x1F\\x7F]'
+        tail = f'{free} [^"\\\\\\x01-\\x1F\\x7F]* "\\""'
+        parts = [tail] if "" in endings else [tail, '"\\""']
+        for head in heads:
+            deeper = [ending[1:] for ending in endings if ending[:1] == head]
+            parts.append(f"{literal(head)} {self._other_than(deeper)}")
+        return self._named("key", " | ".join(parts))
+
+    def _any(self) -> str:
+        def body() -> str:
+            parts = [getattr(self, f"_{kind}")({}, "") for kind in ("string", "number", "boolean")]
+            return " | ".join(
+                [
+                    *parts,
+                    '"null"',
+                    '"[" (value (", " value)*)? "]"',
+                    '"{" (string ": " value (", " string ": " value)*)? "}"',
+                ]
+            )
+
+        return self._once("value", body)
+
+
+def _items(heads: list[str], item: str, low: int, high: int | None, where: str) -> str:
+    """The inside of an array: `heads` one by one, then `item` as often as allowed."""
+    rest = '""'
+    if item:
+        n_low = max(0, low - len(heads))
+        n_high = None if high is None else high - len(heads)
+        if heads:
+            rest = f'(", " {item}){_times(n_low, n_high, where)}'
+        elif n_low:
+            tail = None if n_high is None else n_high - 1
+            rest = f'{item} (", " {item}){_times(n_low - 1, tail, where)}'
+        elif n_high != 0:
+            tail = None if n_high is None else n_high - 1
+            rest = f'({item} (", " {item}){_times(0, tail, where)})?'
+    for i in range(len(heads) - 1, -1, -1):
+        one = f"{_group(heads[i])} {rest}" if i == 0 else f'", " {_group(heads[i])} {rest}'
+        rest = one if i < low else f"({one})?"
+    return rest
+
+
+def _times(low: int, high: int | None, where: str) -> str:
+    if max(low, high or 0) > 2000:
+        raise _refusal(where, "a length above 2,000 is more than llama.cpp's grammars can count")
+    if high is None:
+        return "*" if low == 0 else f"{{{low},}}"
+    if high < low:
+        raise _refusal(where, f"a length of at least {low} and at most {high}")
+    return f"{{{low},{high}}}"
+
+
+def _types(given: Mapping[str, Any], where: str) -> list[str]:
+    """The types of a value; what the keywords are about when the schema does not say."""
+    named = given.get("type")
+    types = [named] if isinstance(named, str) else named
+    if types is None:
+        types = [kind for kind, about in _BY_TYPE.items() if about & given.keys()]
+        if not types:
+            raise _refusal(where, f"{_list(given.keys())} cannot be kept by a grammar")
+        types = types[:1] if types[0] != "integer" else ["number"]
+    if not isinstance(types, list) or not types or any(t not in _BY_TYPE for t in types):
+        raise _refusal(where, f"type {named!r} is unknown: choose of {', '.join(_BY_TYPE)}")
+    return [t for t in dict.fromkeys(types) if not (t == "integer" and "number" in types)]
+
+
+def _is_a(value: Any, kind: str) -> bool:
+    if isinstance(value, bool) or value is None:
+        return kind == ("null" if value is None else "boolean")
+    if isinstance(value, (int, float)):
+        return kind == "number" or (kind == "integer" and value == int(value))
+    kinds: dict[str, Any] = {"string": str, "object": Mapping, "array": (list, tuple)}
+    return kind in kinds and isinstance(value, kinds[kind])
+
+
+def _bounds(given: Mapping[str, Any], where: str) -> Bounds:
+    low, above = _strictest(given, "minimum", "exclusiveMinimum", where, max)
+    high, below = _strictest(given, "maximum", "exclusiveMaximum", where, min)
+    return Bounds(low, high, above, below)
+
+
+def _strictest(
+    given: Mapping[str, Any], plain: str, strict: str, where: str, choose: Any
+) -> tuple[Decimal | None, bool]:
+    found = []
+    for keyword in (plain, strict):
+        value = given.get(keyword)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
+            raise _refusal(where, f"{keyword} is {value!r}, not a number")
+        if abs(value) >= 10**16:
+            raise _refusal(where, f"{keyword} {value!r} has more than 16 digits")
+        found.append((Decimal(str(value)), keyword == strict))
+    if not found:
+        return None, False
+    edge = choose(value for value, _ in found)
+    return edge, any(is_strict for value, is_strict in found if value == edge)
+
+
+def _count(given: Mapping[str, Any], keyword: str, where: str) -> int | None:
+    value = given.get(keyword)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise _refusal(where, f"{keyword} is {value!r}, not a whole number of 0 or more")
+    return value
+
+
+def _group(body: str) -> str:
+    return body if body.isalnum() else f"({body})"
+
+
+def _in_class(char: str) -> str:
+    return "\\" + char if char in '"\\[]-' else f"\\U{ord(char):08X}" if char == "^" else char
+
+
+def _list(names: Any) -> str:
+    return ", ".join(sorted(names))
+
+
+def _refusal(where: str, why: str) -> InvalidOptionError:
+    return InvalidOptionError(f"json_schema at {where}: {why}")

@@ -1,0 +1,26 @@
+"""Cases, section L: log-probabilities. More of them in tests/tiny/test_logprobs.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from localspec.session import Session
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_values_come_from_the_targets_row_accepted_or_not(
+    loose_pair: Session, temperature: float
+) -> None:
+    """Not 1 for everything: equal to those of plain decoding."""
+    options = {"temperature": temperature, "seed": 9, "max_tokens": 24, "logprobs": 3}
+    plain = loose_pair.complete("the and", drafter="none", **options)
+    ours = loose_pair.complete("the and", n_draft=4, **options)
+    assert ours.logprobs is not None
+    assert plain.logprobs is not None
+    assert {entry.accepted for entry in ours.logprobs} == {True, False}
+    assert not any(entry.accepted for entry in plain.logprobs)
+    for a, b in zip(ours.logprobs, plain.logprobs, strict=True):
+        assert a.id == b.id
+        assert a.logprob == pytest.approx(b.logprob, abs=1e-5)
+        assert [t.logprob for t in a.top] == pytest.approx([t.logprob for t in b.top], abs=1e-5)
+    assert min(entry.logprob for entry in ours.logprobs if entry.logprob is not None) < -0.05

@@ -1,0 +1,160 @@
+"""Log-probabilities: drafted or not, they are what the target says at that place, decoded plainly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from localspec.errors import InvalidOptionError
+from localspec.sampling.chain import distribution
+from localspec.sampling.params import SamplingParams
+from localspec.session import Session
+from localspec.speculation.events import Finished, Round
+from tests import tiny_models
+
+N_PROMPTS = 50
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    folder = tmp_path_factory.mktemp("logprobs")
+    target = tiny_models.write_llama(folder / "t.gguf", vocab="bytes", ends=True)
+    draft = tiny_models.write_llama(folder / "d.gguf", vocab="bytes", noise=0.1, ends=True)
+    with Session(Path(target), Path(draft)) as loaded:
+        yield loaded
+
+
+def prompts() -> list[list[int]]:
+    rng = np.random.default_rng(11)
+    return [[1, *rng.integers(3, 259, int(n)).tolist()] for n in rng.integers(1, 90, N_PROMPTS)]
+
+
+def plain_logprobs(session: Session, ids: list[int], n_prompt: int) -> list[np.ndarray]:
+    """Log-softmax before each token behind the prompt, decoded one at a time, in float64."""
+    found = []
+    for i in range(n_prompt, len(ids)):
+        row = session.target_rows(ids[: i - 1], [ids[i - 1]])[0].astype(np.float64)
+        found.append(row - row.max() - np.log(np.exp(row - row.max()).sum()))
+    return found
+
+
+@pytest.mark.parametrize("verifier", ["match", "rejection", "block"])
+def test_raw_logprobs_are_plain_decodings(session: Session, verifier: str) -> None:
+    accepted = 0
+    for i, prompt in enumerate(prompts()):
+        got = session.complete(
+            prompt, max_tokens=8, temperature=0.8, seed=i, n_draft=3, verifier=verifier, logprobs=5
+        )
+        assert got.logprobs is not None
+        assert tuple(entry.id for entry in got.logprobs) == got.token_ids
+        rows = plain_logprobs(session, [*prompt, *got.token_ids], len(prompt))
+        for entry, row in zip(got.logprobs, rows, strict=True):
+            assert entry.logprob == pytest.approx(row[entry.id], abs=1e-5)
+            best = np.sort(row)[::-1][:5]
+            assert [top.logprob for top in entry.top] == pytest.approx(best, abs=1e-5)
+            for top in entry.top:
+                assert top.logprob == pytest.approx(row[top.id], abs=1e-5)
+            assert entry.accepted == (entry.source != "target")
+            accepted += entry.accepted
+        assert b"".join(e.piece for e in got.logprobs).decode("utf-8", "replace") == got.text
+    assert accepted > 20
+
+
+def test_processed_logprobs_are_of_the_chain(session: Session) -> None:
+    params = SamplingParams(temperature=0.7, top_k=5, top_p=0.9, frequency_penalty=0.4)
+    options = {"temperature": 0.7, "top_k": 5, "top_p": 0.9, "frequency_penalty": 0.4}
+    for i, prompt in enumerate(prompts()[:15]):
+        got = session.complete(
+            prompt, max_tokens=6, seed=i, n_draft=3, logprobs=64, logprobs_of="processed", **options
+        )
+        assert got.logprobs is not None
+        ids = list(prompt)
+        for entry in got.logprobs:
+            row = session.target_rows(ids[:-1], ids[-1:])[0]
+            law = distribution(row, params, ids)
+            assert entry.logprob == pytest.approx(math.log(law.prob(entry.id)), abs=1e-4)
+            assert len(entry.top) == len(law.ids) <= 5
+            assert sum(math.exp(top.logprob) for top in entry.top) == pytest.approx(1.0, abs=1e-5)
+            ids.append(entry.id)
+
+
+def test_greedy_probabilities_are_not_all_one(session: Session) -> None:
+    got = session.complete(prompts()[0], max_tokens=20, temperature=0.0, n_draft=4, logprobs=0)
+    assert got.logprobs is not None
+    assert min(entry.logprob for entry in got.logprobs if entry.logprob is not None) < -0.01
+    assert all(entry.top == () for entry in got.logprobs)
+
+
+def test_prompt_logprobs_are_the_same_for_every_chunk(session: Session) -> None:
+    """More tokens than the rows of one decode (64)."""
+    prompt = [1, *np.random.default_rng(2).integers(3, 259, 150).tolist()]
+    got = session.complete(prompt, max_tokens=2, temperature=0.0, prompt_logprobs=3)
+    assert got.prompt_logprobs is not None
+    assert [entry.id for entry in got.prompt_logprobs] == prompt
+    assert got.prompt_logprobs[0].logprob is None
+    rows = plain_logprobs(session, prompt, 1)
+    for entry, row in zip(got.prompt_logprobs[1:], rows, strict=True):
+        assert entry.logprob == pytest.approx(row[entry.id], abs=1e-5)
+        assert len(entry.top) == 3
+        assert entry.source == "prompt"
+    assert got.logprobs is None
+
+
+def test_prompt_logprobs_alone_generate_nothing(session: Session) -> None:
+    got = session.complete([1, 50, 60, 70], max_tokens=0, prompt_logprobs=1)
+    assert got.reason == "length"
+    assert got.token_ids == ()
+    assert got.prompt_logprobs is not None
+    assert len(got.prompt_logprobs) == 4
+
+
+def test_a_prompt_in_the_cache_is_read_anew(session: Session) -> None:
+    prompt = [1, 50, 60, 70, 80]
+    session.complete(prompt, max_tokens=3)
+    first = session.complete(prompt, max_tokens=1, prompt_logprobs=2).prompt_logprobs
+    session.clear_cache()
+    assert session.complete(prompt, max_tokens=1, prompt_logprobs=2).prompt_logprobs == first
+
+
+def test_a_stop_string_takes_its_logprobs_along(session: Session) -> None:
+    prompt = prompts()[3]
+    whole = session.complete(prompt, max_tokens=24, temperature=0.0, n_draft=4, logprobs=1)
+    stop = whole.text[3:5]
+    got = session.complete(
+        prompt, max_tokens=24, temperature=0.0, n_draft=4, logprobs=1, stop=(stop,)
+    )
+    assert got.reason == "stop"
+    assert got.logprobs is not None
+    assert tuple(entry.id for entry in got.logprobs) == got.token_ids
+    assert whole.logprobs is not None
+    assert got.logprobs == whole.logprobs[: len(got.logprobs)]
+
+
+def test_rounds_carry_them_too(session: Session) -> None:
+    events = list(session.stream(prompts()[5], max_tokens=12, seed=1, n_draft=3, logprobs=2))
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    streamed = [
+        token.logprob
+        for event in events
+        if isinstance(event, Round)
+        for token in event.tokens
+        if token.committed and token.logprob is not None
+    ]
+    assert finished.logprobs == tuple(streamed[: len(finished.token_ids)])
+    for event in events:
+        if isinstance(event, Round):
+            refused = [token for token in event.tokens if not token.committed]
+            assert all(token.logprob is None for token in refused)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"logprobs": 65}, {"logprobs": -1}, {"prompt_logprobs": 65}, {"logprobs_of": "log"}]
+)
+def test_wrong_options_are_refused(session: Session, wrong: dict[str, object]) -> None:
+    with pytest.raises(InvalidOptionError, match="logprobs"):
+        session.complete([1, 5], max_tokens=1, **wrong)

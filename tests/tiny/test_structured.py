@@ -1,0 +1,244 @@
+"""Structured answers with drafts on: always valid, the same as plain, and cheap where text is forced."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.schema_check import errors_of
+from localspec.errors import InvalidOptionError
+from localspec.session import Session
+from localspec.speculation.events import Finished, Round
+from tests import tiny_models
+from tests.tiny.test_command import call
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "identifier": {"type": "integer", "minimum": 0, "maximum": 999},
+        "nickname": {"anyOf": [{"type": "string", "maxLength": 6}, {"type": "null"}]},
+        "children": {
+            "type": "array",
+            "maxItems": 2,
+            "items": {
+                "type": "object",
+                "properties": {"kind": {"enum": ["red", "green"]}, "size": {"type": "boolean"}},
+                "required": ["kind", "size"],
+            },
+        },
+    },
+    "required": ["identifier", "nickname", "children"],
+}
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    folder = tmp_path_factory.mktemp("structured")
+    target = tiny_models.write_llama(folder / "t.gguf", vocab="bytes", ends=True)
+    draft = tiny_models.write_llama(folder / "d.gguf", vocab="bytes", noise=0.1, ends=True)
+    with Session(Path(target), Path(draft)) as loaded:
+        yield loaded
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"drafter": "none"},
+        {"n_draft": 4, "verifier": "match"},
+        {"n_draft": 4, "verifier": "rejection"},
+        {"n_draft": 4, "verifier": "block"},
+        {"drafter": "ngram", "n_draft": 6},
+        {"drafter": "splice", "n_draft": 6},
+        {"drafter": "splice"},
+        {"n_draft": 3, "mirostat": 2},
+        {"n_draft": 3, "xtc_probability": 0.5},
+        {"n_draft": 3, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+    ],
+    ids=str,
+)
+def test_every_answer_is_valid(session: Session, how: dict[str, Any]) -> None:
+    """A target that was never taught JSON."""
+    for seed in range(8):
+        got = session.complete(
+            "the and", json_schema=SCHEMA, temperature=1.2, seed=seed, max_tokens=400, **how
+        )
+        assert got.reason == "eos"
+        assert got.grammar_complete
+        assert errors_of(json.loads(got.text), SCHEMA) == []
+
+
+@pytest.mark.parametrize("n_draft", [1, 3, 8])
+def test_drafts_change_nothing(session: Session, n_draft: int) -> None:
+    for seed in range(6):
+        options = {"json_schema": SCHEMA, "temperature": 1.0, "seed": seed, "max_tokens": 400}
+        plain = session.complete("the and", drafter="none", **options)
+        ours = session.complete("the and", n_draft=n_draft, drafter="splice", **options)
+        assert ours.token_ids == plain.token_ids
+
+
+def events_of(session: Session, **options: Any) -> tuple[list[Round], Finished]:
+    events = list(session.stream("the and", **options))
+    assert isinstance(events[-1], Finished)
+    return [event for event in events if isinstance(event, Round)], events[-1]
+
+
+def test_forced_text_is_drafted_for_nothing(session: Session) -> None:
+    """Without a draft model, by the grammar alone; still judged by the target."""
+    rounds, finished = events_of(
+        session, json_schema=SCHEMA, seed=1, drafter="ngram", n_draft=8, max_tokens=400
+    )
+    sources = Counter((t.source, t.verdict) for r in rounds for t in r.tokens if t.committed)
+    assert sources["grammar", "accepted"] > 5
+    assert finished.stats.tokens_per_pass > 1.3
+    assert all(token.q == 1.0 for r in rounds for t in r.tokens for token in [t] if t.source == "grammar")
+
+
+def test_no_guess_is_forbidden_by_the_grammar(session: Session) -> None:
+    rounds, _ = events_of(session, json_schema=SCHEMA, seed=3, n_draft=5, max_tokens=400, top_k=0,
+                          top_p=1.0, min_p=0.0)  # fmt: skip
+    judged = [t for r in rounds for t in r.tokens if t.verdict in ("accepted", "rejected")]
+    assert any(t.source == "model" for t in judged)
+    assert all(t.p > 0.0 for t in judged)
+
+
+def test_copies_end_where_the_grammar_does(session: Session) -> None:
+    """The prompt invites copies that the grammar forbids."""
+    prompt = 'the and of {"identifier": the and of {"identifier": the and'
+    for seed in range(4):
+        got = session.complete(
+            prompt, json_schema=SCHEMA, seed=seed, drafter="ngram", n_draft=8, max_tokens=400
+        )
+        assert errors_of(json.loads(got.text), SCHEMA) == []
+
+
+def test_the_end_is_not_decoded(session: Session) -> None:
+    got = session.complete("x", choices=["a"], max_tokens=5, drafter="none")
+    assert (got.text, got.reason, got.stats.n_passes) == ("a", "eos", 1)
+
+
+def test_choices_are_the_only_answers(session: Session) -> None:
+    seen = Counter(
+        session.complete("x", choices=["yes", "no", "not"], seed=s, temperature=1.5).text
+        for s in range(40)
+    )
+    assert set(seen) == {"yes", "no", "not"}
+
+
+def test_an_empty_sentence_ends_at_once(session: Session) -> None:
+    got = session.complete("x", grammar='root ::= ""')
+    assert (got.text, got.reason, got.grammar_complete) == ("", "eos", True)
+
+
+def test_an_answer_that_was_cut_says_so(session: Session) -> None:
+    got = session.complete("x", json_schema=SCHEMA, max_tokens=7, seed=1)
+    assert got.reason == "length"
+    assert got.grammar_complete is False
+    assert any("cut before it was complete" in note for note in got.stats.notes)
+
+
+def test_an_answer_that_just_fits_is_complete(session: Session) -> None:
+    got = session.complete("x", grammar='root ::= "abc"', max_tokens=3, drafter="none", seed=1)
+    whole = session.complete("x", grammar='root ::= "abc"', seed=1, drafter="none")
+    n = len(whole.token_ids)
+    exact = session.complete("x", grammar='root ::= "abc"', max_tokens=n, drafter="none", seed=1)
+    assert got.text == "abc"[: len(got.text)]
+    assert (exact.reason, exact.grammar_complete) == ("eos", True)
+
+
+def test_a_stop_string_cuts_too(session: Session) -> None:
+    got = session.complete("x", json_schema=SCHEMA, stop='"nick', seed=2, max_tokens=400)
+    assert got.reason == "stop"
+    assert got.grammar_complete is False
+    assert '"nick' not in got.text
+
+
+def test_without_a_grammar_nothing_is_said_of_it(session: Session) -> None:
+    assert session.complete("x", max_tokens=2).grammar_complete is None
+
+
+def test_the_next_answer_is_free_again(session: Session) -> None:
+    before = session.complete("the", max_tokens=20, temperature=0.0).text
+    session.complete("the", choices=["yes"], drafter="ngram")
+    assert session.complete("the", max_tokens=20, temperature=0.0).text == before
+
+
+def test_min_tokens_and_ignore_eos_hold_the_end_back(session: Session) -> None:
+    ends = [
+        seed
+        for seed in range(60)
+        if session.complete("the", seed=seed, max_tokens=12, temperature=2.0, top_k=0).reason == "eos"
+    ]
+    assert ends, "a model that never ends proves nothing"
+    for seed in ends[:4]:
+        options = {"seed": seed, "max_tokens": 12, "temperature": 2.0, "top_k": 0}
+        got = session.complete("the", min_tokens=12, **options)
+        assert (got.reason, len(got.token_ids)) == ("length", 12)
+        assert session.complete("the", ignore_eos=True, **options).reason == "length"
+
+
+def test_a_stop_id_ends_the_answer(session: Session) -> None:
+    whole = session.complete("the", temperature=0.0, max_tokens=10)
+    got = session.complete("the", temperature=0.0, max_tokens=10, stop_ids=[whole.token_ids[4]])
+    at = whole.token_ids.index(whole.token_ids[4])
+    assert (got.reason, got.token_ids) == ("stop", whole.token_ids[:at])
+
+
+@pytest.mark.parametrize("verifier", ["rejection", "block"])
+@pytest.mark.parametrize("sampler", [{"mirostat": 1}, {"xtc_probability": 0.5}])
+def test_samplers_without_a_closed_law_are_matched(
+    session: Session, verifier: str, sampler: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidOptionError, match="no closed distribution"):
+        session.complete("x", verifier=verifier, **sampler)
+    got = session.complete("x", max_tokens=4, n_draft=2, **sampler)
+    assert got.stats.verifier == "match"
+    assert any("verifier is match" in note for note in got.stats.notes)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"grammar": "root ::= x"}, "nowhere defined"),
+        ({"grammar": "root ::= <|no-such-token|>"}, "llama.cpp refuses"),
+        ({"json_schema": {"type": "array", "uniqueItems": True}}, "uniqueItems"),
+        ({"json_schema": {}, "choices": ["a"]}, "exclude each other"),
+        ({"choices": []}, "not empty"),
+    ],
+)
+def test_what_cannot_be_kept_is_told_before_anything_runs(
+    session: Session, wrong: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidOptionError, match=said):
+        session.stream("x", **wrong)
+    assert session.complete("x", max_tokens=1).text  # and the session is free
+
+
+def test_the_command_takes_schemas_grammars_and_choices(
+    tiny_target: Path, tiny_draft: Path, tmp_path: Path
+) -> None:
+    base = ["run", "--target", tiny_target, "--draft", tiny_draft, "--raw", "-n", 300, "the"]
+
+    def out(*more: object) -> subprocess.CompletedProcess[str]:
+        return call(*base, *more)
+
+    schema = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
+    (tmp_path / "s.json").write_text(json.dumps(schema))
+    (tmp_path / "g.gbnf").write_text('root ::= "ab" | "cd"')
+    for given in (json.dumps(schema), tmp_path / "s.json"):
+        assert json.loads(out("--json-schema", given).stdout)["a"] in (True, False)
+    assert out("--grammar", tmp_path / "g.gbnf").stdout.strip() in ("ab", "cd")
+    assert out("--choices", "yes, no").stdout.strip() in ("yes", "no")
+    refused = out("--json-schema", '{"type": "x"}')
+    assert refused.returncode == 2
+    assert "type 'x' is unknown" in refused.stderr
+    assert out("--grammar", tmp_path / "none.gbnf").returncode == 2
+    lines = out("--choices", "yes,no", "--logprobs", 2, "--json").stdout.splitlines()
+    last = json.loads(lines[-1])
+    assert last["grammar_complete"] is True
+    assert len(last["logprobs"]) == len(last["token_ids"])

@@ -1,0 +1,255 @@
+"""The law under a grammar, by enumeration: p masked by the state behind the drafts before it.
+
+A toy grammar over three tokens, TargetLaw and Constraint as the engine uses them, and each
+verifier. The output of one round, gone on with plainly, must follow plain constrained decoding.
+Masks by another row's state, and states that rejected tokens moved on, must be found out.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import pytest
+
+from localspec.sampling.distribution import Distribution
+from localspec.sampling.params import SamplingParams
+from localspec.speculation.constraint import Constraint
+from localspec.speculation.target_law import TargetLaw
+from localspec.speculation.verify import block, match, rejection
+from tests.unit.test_law import (
+    DraftLaw,
+    Prefix,
+    Table,
+    assert_lossless,
+    match_law,
+    output_law,
+    table,
+    verdict_law,
+)
+
+N_VOCAB, K = 3, 2
+PARAMS = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+JUDGES: dict[str, DraftLaw] = {
+    "match": partial(match_law, match),
+    "rejection": partial(verdict_law, rejection),
+    "block": partial(verdict_law, block),
+}
+
+
+class Toy:
+    """No token twice in a row; token 2 only after token 0."""
+
+    def __init__(self, last: int | None = None) -> None:
+        self.last = last
+
+    def allows(self, ids: np.ndarray) -> np.ndarray:
+        return np.array([self._allows(int(token)) for token in ids])
+
+    def allowed(self) -> np.ndarray:
+        ids = np.arange(N_VOCAB, dtype=np.int32)
+        return ids[self.allows(ids)]
+
+    may_end = must_end = False
+
+    def after(self, token: int) -> Toy | None:
+        return Toy(token) if self._allows(token) else None
+
+    def forced_bytes(self, most: int) -> bytes:
+        return b""
+
+    def _allows(self, token: int) -> bool:
+        return token != self.last and (token != 2 or self.last == 0)
+
+
+def constraint(kind: type[Constraint] = Constraint) -> Constraint:
+    return kind(Toy(), lambda text: (), lambda token: b"x")
+
+
+def logits_table(seed: int) -> Mapping[Prefix, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {
+        prefix: rng.normal(0.0, 1.5, N_VOCAB).astype(np.float32)
+        for n in range(K + 1)
+        for prefix in itertools.product(range(N_VOCAB), repeat=n)
+    }
+
+
+def masked(prefix: Prefix, weights: np.ndarray) -> Distribution:
+    """Plain constrained decoding: what the grammar forbids has no weight. Written anew here."""
+    ok = [
+        t != (prefix[-1] if prefix else None) and (t != 2 or prefix[-1:] == (0,))
+        for t in range(N_VOCAB)
+    ]
+    kept = np.where(ok, weights, 0.0)
+    ids = np.flatnonzero(kept).astype(np.int32)
+    return Distribution(ids, kept[ids] / kept.sum())
+
+
+def plain(rows: Mapping[Prefix, np.ndarray]) -> Table:
+    return {prefix: masked(prefix, np.exp(row.astype(float))) for prefix, row in rows.items()}
+
+
+class Engine:
+    """Judges a draft as the engine does: all laws from one TargetLaw over one Constraint."""
+
+    def __init__(self, rows: Mapping[Prefix, np.ndarray], kind: type[Constraint]) -> None:
+        self.rows, self.kind = rows, kind
+
+    def laws(self, draft: Prefix) -> list[Distribution]:
+        states = constraint(self.kind)
+        law = TargetLaw(PARAMS, 0, constraint=states)
+        rows = [self.rows[draft[:i]] for i in range(len(draft) + 1)]
+        return law.rows(rows, [9], 1, list(draft))
+
+
+def law_of(engine: Engine, q: Table, judge: DraftLaw) -> Mapping[Prefix, float]:
+    def by_engine(p: Sequence[Distribution], qs: Sequence[Distribution], draft: Prefix) -> object:
+        return judge(engine.laws(draft), qs, draft)
+
+    return output_law(by_engine, plain(engine.rows), q, N_VOCAB, K)  # type: ignore[arg-type]
+
+
+def q_table(seed: int, *, is_masked: bool, one_hot: bool) -> Table:
+    rng = np.random.default_rng(seed + 100)
+    raw = table(lambda r, n: Distribution(np.arange(n, dtype=np.int32), r.dirichlet(np.ones(n))),
+                N_VOCAB, K, seed + 100)  # fmt: skip
+    found = {}
+    for prefix, law in raw.items():
+        whole = masked(prefix, law.probs) if is_masked else law
+        found[prefix] = Distribution.one_hot(int(rng.choice(whole.ids))) if one_hot else whole
+    return found
+
+
+@pytest.mark.parametrize("one_hot", [False, True], ids=["drawn", "one_hot"])
+@pytest.mark.parametrize("is_masked", [True, False], ids=["masked_q", "free_q"])
+@pytest.mark.parametrize("judge", JUDGES)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_law_is_plain_constrained_decodings(
+    seed: int, judge: str, is_masked: bool, one_hot: bool
+) -> None:
+    """Also for guesses that the grammar forbids: they have p = 0 and are refused."""
+    rows = logits_table(seed)
+    q = q_table(seed, is_masked=is_masked, one_hot=one_hot)
+    law = law_of(Engine(rows, Constraint), q, JUDGES[judge])
+    assert_lossless(law, plain(rows), N_VOCAB, K)
+
+
+class RowBefore(Constraint):
+    """Planted: masks each row by the state of the row before."""
+
+    def after(self, draft_ids: Sequence[int]):  # type: ignore[no-untyped-def]
+        return super().after(draft_ids[:-1])
+
+
+class Unmasked(Constraint):
+    """Planted: masks the first row alone."""
+
+    def after(self, draft_ids: Sequence[int]):  # type: ignore[no-untyped-def]
+        return super().after(draft_ids) if not draft_ids else None
+
+
+class Remembers(Constraint):
+    """Planted: drafted tokens move the committed state on."""
+
+    def after(self, draft_ids: Sequence[int]):  # type: ignore[no-untyped-def]
+        found = super().after(draft_ids)
+        if found is not None and draft_ids:
+            self._states = [found]
+            self._drafted = []
+        return self._states[-1]
+
+
+@pytest.mark.parametrize("wrong", [RowBefore, Unmasked, Remembers])
+@pytest.mark.parametrize("judge", JUDGES)
+def test_a_wrong_mask_is_found_out(judge: str, wrong: type[Constraint]) -> None:
+    rows = logits_table(1)
+    q = q_table(1, is_masked=True, one_hot=False)
+    with pytest.raises(AssertionError):
+        assert_lossless(law_of(Engine(rows, wrong), q, JUDGES[judge]), plain(rows), N_VOCAB, K)
+
+
+def test_rejected_tokens_leave_no_trace() -> None:
+    states = constraint()
+    assert states.after([0, 2]) is not None
+    states.commit(1)  # the draft's first token was refused
+    assert states.committed.last == 1  # type: ignore[attr-defined]
+    after = states.after([0])
+    assert after is not None
+    assert after.last == 0  # type: ignore[attr-defined]
+    assert states.committed.last == 1  # type: ignore[attr-defined]
+
+
+def test_accepted_tokens_use_the_states_that_judged_them() -> None:
+    states = constraint()
+    judged = states.after([0])
+    states.after([0, 2])
+    states.commit(0)
+    assert states.committed is judged
+
+
+def test_a_span_is_valid_as_far_as_the_grammar_goes() -> None:
+    states = constraint()
+    assert states.n_valid([0, 2, 1, 0]) == 4
+    assert states.n_valid([0, 0, 1]) == 1
+    assert states.valid_span([0], [2, 2, 1]) == 1
+    assert states.n_valid([2]) == 0
+
+
+def law_after_mirostat(seed: int, version: int) -> None:
+    """mu behind each drafted token is what plain decoding would have had."""
+    params = SamplingParams(mirostat=version, mirostat_tau=1.0, temperature=1.0)
+    rows = logits_table(seed)
+    whole = TargetLaw(params, 0)
+    laws = whole.rows([rows[()], rows[(1,)], rows[(1, 0)]], [9], 1, [1, 0])
+    step = TargetLaw(params, 0)
+    ids = [9]
+    for i, token in enumerate([1, 0]):
+        law = step.rows([rows[tuple(ids[1:])]], ids, 1, [])[0]
+        assert law.probs == pytest.approx(laws[i].probs)
+        step.advance([law], [token])
+        ids.append(token)
+    assert step.rows([rows[(1, 0)]], ids, 1, [])[0].probs == pytest.approx(laws[2].probs)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_mirostat_counts_the_drafted_tokens(seed: int, version: int) -> None:
+    law_after_mirostat(seed, version)
+
+
+def test_before_min_tokens_the_end_is_forbidden() -> None:
+    row = np.zeros(N_VOCAB, np.float32)
+    law = TargetLaw(PARAMS, 0, min_tokens=2, end_ids=[0])
+    p = law.rows([row, row, row], [9], 1, [1, 1])
+    assert [round(p_i.prob(0), 3) for p_i in p] == [0.0, 0.0, 0.333]
+    assert row.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_the_coin_of_xtc_belongs_to_the_position() -> None:
+    params = SamplingParams(
+        temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, xtc_probability=0.5, xtc_threshold=0.1
+    )
+    row = np.array([1.0, 0.8, 0.0], np.float32)
+    laws = TargetLaw(params, 7).rows([row] * 40, [9], 1, [1] * 39)
+    kept = [len(law.ids) for law in laws]
+    assert 5 < kept.count(1) < 35  # it acts at some positions and not at others
+    later = TargetLaw(params, 7).rows([row] * 30, [9] * 11, 1, [1] * 29)
+    assert [len(law.ids) for law in later] == kept[10:]
+
+
+def test_a_row_without_a_law_raises_when_it_is_reached() -> None:
+    from localspec.errors import EngineError
+
+    dead = np.full(N_VOCAB, -np.inf, np.float32)
+    fine = np.zeros(N_VOCAB, np.float32)
+    law = TargetLaw(PARAMS, 0)
+    laws = law.rows([fine, dead], [9], 1, [1])
+    law.advance(laws, [0])  # the draft was refused before it
+    law.rows([fine, dead], [9], 1, [1])
+    with pytest.raises(EngineError):
+        law.advance(laws, [1, 2])
+
+
