@@ -123,7 +123,9 @@ def _items(value: Any, wanted: Any, schema: Any, root: Any, where: str) -> list[
         return []
     start = len(schema.get("prefixItems", ()))
     return [
-        e for i, item in enumerate(value[start:]) for e in errors_of(item, wanted, root, f"{where}[{i}]")
+        e
+        for i, item in enumerate(value[start:])
+        for e in errors_of(item, wanted, root, f"{where}[{i}]")
     ]
 
 

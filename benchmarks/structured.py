@@ -56,7 +56,9 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
                 "type": "array",
                 "minItems": 4,
                 "maxItems": 4,
-                "items": _object(name=SHORT, amount={"type": "number"}, unit={"enum": ["g", "ml", "piece"]}),
+                "items": _object(
+                    name=SHORT, amount={"type": "number"}, unit={"enum": ["g", "ml", "piece"]}
+                ),
             },
         ),
     ),
@@ -80,7 +82,9 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
                 "type": "array",
                 "minItems": 1,
                 "maxItems": 4,
-                "items": _object(name=SHORT, type={"enum": ["str", "int", "bool", "float"]}, required=FLAG),
+                "items": _object(
+                    name=SHORT, type={"enum": ["str", "int", "bool", "float"]}, required=FLAG
+                ),
             },
             returns=SHORT,
         ),
@@ -111,8 +115,16 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
         "Describe a red circle of radius 2.5.",
         {
             "oneOf": [
-                _object(kind={"const": "circle"}, radius={"type": "number", "exclusiveMinimum": 0}, colour=SHORT),
-                _object(kind={"const": "square"}, side={"type": "number", "exclusiveMinimum": 0}, colour=SHORT),
+                _object(
+                    kind={"const": "circle"},
+                    radius={"type": "number", "exclusiveMinimum": 0},
+                    colour=SHORT,
+                ),
+                _object(
+                    kind={"const": "square"},
+                    side={"type": "number", "exclusiveMinimum": 0},
+                    colour=SHORT,
+                ),
             ]
         },
     ),
@@ -125,7 +137,9 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
                 "type": "array",
                 "minItems": 2,
                 "maxItems": 2,
-                "items": _object(text=SHORT, quantity=WHOLE, unit_price={"type": "number", "minimum": 0}),
+                "items": _object(
+                    text=SHORT, quantity=WHOLE, unit_price={"type": "number", "minimum": 0}
+                ),
             },
             paid=FLAG,
         ),
@@ -173,7 +187,9 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
                     findings={
                         "type": "array",
                         "maxItems": 2,
-                        "items": _object(line=WHOLE, severity={"enum": ["low", "high"]}, message=TEXT),
+                        "items": _object(
+                            line=WHOLE, severity={"enum": ["low", "high"]}, message=TEXT
+                        ),
                     }
                 ),
             ],

@@ -251,7 +251,9 @@ class _Reader:
         n = _ESCAPES.get(kind, 0)
         digits = self._text[self._at + 1 : self._at + 1 + n]
         if not n or len(digits) != n or any(d not in "0123456789abcdefABCDEF" for d in digits):
-            self.fail(f"unknown escape \\{kind}{digits}: GBNF has \\xHH \\uHHHH \\UHHHHHHHH \\t \\n")
+            self.fail(
+                f"unknown escape \\{kind}{digits}: GBNF has \\xHH \\uHHHH \\UHHHHHHHH \\t \\n"
+            )
         self._at += 1 + n
         code = int(digits, 16)
         if not 0 < code <= 0x10FFFF:

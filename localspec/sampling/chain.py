@@ -19,7 +19,12 @@ from localspec.sampling.distribution import Distribution
 from localspec.sampling.dry import Dry
 from localspec.sampling.mask import Mask, best_allowed, within
 from localspec.sampling.params import SamplingParams
-from localspec.sampling.truncation import temperature_of, typical, within_sigmas, without_top_choices
+from localspec.sampling.truncation import (
+    temperature_of,
+    typical,
+    within_sigmas,
+    without_top_choices,
+)
 
 __all__ = ["adjusted", "distribution", "raw_probs"]
 

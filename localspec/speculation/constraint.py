@@ -66,7 +66,7 @@ class Constraint:
         shared = 0
         while shared < min(n, len(self._drafted)) and self._drafted[shared] == draft_ids[shared]:
             shared += 1
-        if shared < len(self._drafted):
+        if shared < min(n, len(self._drafted)):  # another path
             del self._drafted[shared:]
             del self._states[shared + 1 :]
         for token in draft_ids[shared:]:

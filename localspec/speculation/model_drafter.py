@@ -102,9 +102,7 @@ class ModelDrafter:
                 if copies.splice(running.match, draft, pace, len(ids)):
                     return
 
-    def _best(
-        self, row: npt.NDArray[np.float32], state: State | None
-    ) -> tuple[int | None, float]:
+    def _best(self, row: npt.NDArray[np.float32], state: State | None) -> tuple[int | None, float]:
         """The most probable token and its probability, among the best allowed ones of a grammar."""
         if state is None:
             best = int(row.argmax())

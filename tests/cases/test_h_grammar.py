@@ -43,7 +43,10 @@ def test_a_drafted_token_outside_the_grammar_does_not_break_the_parser(session: 
         events = list(session.stream("the", json_schema=NULLABLE, seed=seed, n_draft=4,
                                      temperature=1.2, max_tokens=200))  # fmt: skip
         refused += sum(
-            token.verdict == "rejected" for e in events if isinstance(e, Round) for token in e.tokens
+            token.verdict == "rejected"
+            for e in events
+            if isinstance(e, Round)
+            for token in e.tokens
         )
         text = "".join(event.text for event in events if isinstance(event, Round))
         assert valid(text, NULLABLE)

@@ -30,7 +30,9 @@ def test_row_i_sees_the_committed_tokens_and_the_drafts_before_it(session: Sessi
     """Every p that was reported is recomputed from scratch, teacher-forced, with a fresh count."""
     params = SamplingParams(temperature=1.0, **PENALTIES)
     ids = session.encode("the and")
-    events = session.stream("the and", temperature=1.0, seed=5, n_draft=8, max_tokens=40, **PENALTIES)
+    events = session.stream(
+        "the and", temperature=1.0, seed=5, n_draft=8, max_tokens=40, **PENALTIES
+    )
     verdicts = set()
     checks: list[tuple[list[int], list[tuple[int, float]]]] = []
     for event in events:

@@ -264,5 +264,3 @@ def test_the_penalty_of_dry_matters_here(contexts: tuple[Context, Context]) -> N
     without = plain_law(contexts[0], replace(params, dry_multiplier=0.0), None)
     differences = [abs(with_dry.get(t, 0.0) - p) for t, p in without.items()]
     assert sum(differences) > 0.05
-
-

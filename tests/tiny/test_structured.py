@@ -96,7 +96,9 @@ def test_forced_text_is_drafted_for_nothing(session: Session) -> None:
     sources = Counter((t.source, t.verdict) for r in rounds for t in r.tokens if t.committed)
     assert sources["grammar", "accepted"] > 5
     assert finished.stats.tokens_per_pass > 1.3
-    assert all(token.q == 1.0 for r in rounds for t in r.tokens for token in [t] if t.source == "grammar")
+    assert all(
+        token.q == 1.0 for r in rounds for t in r.tokens for token in [t] if t.source == "grammar"
+    )
 
 
 def test_no_guess_is_forbidden_by_the_grammar(session: Session) -> None:
@@ -172,7 +174,8 @@ def test_min_tokens_and_ignore_eos_hold_the_end_back(session: Session) -> None:
     ends = [
         seed
         for seed in range(60)
-        if session.complete("the", seed=seed, max_tokens=12, temperature=2.0, top_k=0).reason == "eos"
+        if session.complete("the", seed=seed, max_tokens=12, temperature=2.0, top_k=0).reason
+        == "eos"
     ]
     assert ends, "a model that never ends proves nothing"
     for seed in ends[:4]:

@@ -251,5 +251,3 @@ def test_a_row_without_a_law_raises_when_it_is_reached() -> None:
     law.rows([fine, dead], [9], 1, [1])
     with pytest.raises(EngineError):
         law.advance(laws, [1, 2])
-
-
