@@ -30,7 +30,7 @@ def within_sigmas(values: Logits, n: float) -> Kept:
     found = values[finite].astype(np.float64)
     if not len(found):
         return finite
-    return finite[found >= found.max() - n * found.std()]
+    return np.asarray(finite[found >= found.max() - n * found.std()])
 
 
 def typical(values: Logits, p: float) -> Kept:
