@@ -141,7 +141,7 @@ class GrammarState:
         unknown = self._spelling.byte_tokens < 0
         if self._checked.excludes_beyond_ascii:
             unknown = unknown | (np.arange(256) >= _ASCII)
-        return np.asarray((self._byte_answers | unknown) & self._spelling.begins)| unknown) & self._spelling.begins
+        return np.asarray((self._byte_answers | unknown) & self._spelling.begins)
 
     def _only_byte(self) -> int | None:
         """The one byte that may come next; None where there are more, or the end may come."""
