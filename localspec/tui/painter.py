@@ -140,8 +140,8 @@ class Painter:
             app.status.display = bool(words)
             app.status.update(Content(words))
         if self._is_new("legend", (chat.settings.view != "off", width)):
-            shown = legend(width - 6) if chat.settings.view != "off" else None
-            app.composer.border_subtitle = shown
+            shows = chat.settings.view != "off"
+            app.composer.border_subtitle = legend(width - 6, plain=app.no_color) if shows else None
         app.figures.paint(chat)
 
     def _is_new(self, what: str, value: object) -> bool:
