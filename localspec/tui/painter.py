@@ -1,7 +1,7 @@
 """What is painted and when: keys first, then the engine, then the answer that grows.
 
 Painting an answer may scroll the whole conversation, which costs some 50 ms on a slow machine, and
-there the engine needs every core; so it takes one part in ten of the time, and waits while somebody
+there the engine needs every core; so it takes one part in twenty-five of the time, and waits while somebody
 types.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Painter"]
 
-_REST = 9.0  # after painting, in the time that it took
+_REST = 24.0  # after painting, in the time that it took
 _KEYS_FIRST_S = 0.08
 _AT_MOST_S = 1.0  # until it is known what the painting took
 
