@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from localspec.errors import DownloadError, ModelNotFoundError
-from localspec.library.gguf_header import part_paths
+from localspec.library.gguf_parts import part_paths
 from localspec.library.mirror import Progress, require_space
 
 __all__ = ["HubUnreachableError", "cached_file", "cached_gguf_files", "fetch_file", "pick_files"]

@@ -12,7 +12,8 @@ from pathlib import Path
 import llama_cpp
 
 from localspec.errors import DiskSpaceError, EngineError, InvalidOptionError, ModelFileError
-from localspec.library.gguf_header import FILE_TYPES, UNQUANTISED, GGUFHeader, read_header
+from localspec.library.gguf_header import GGUFHeader, read_header
+from localspec.library.gguf_types import FILE_TYPES, UNQUANTISED
 from localspec.llama.importance import read_importance
 from localspec.llama.native import init_backend, last_error
 

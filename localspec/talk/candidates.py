@@ -14,6 +14,7 @@ from localspec.library.catalog import CatalogFile, catalog
 from localspec.library.gguf_header import read_header
 from localspec.library.hub import cached_gguf_files
 from localspec.library.mirror import cache_folder
+from localspec.library.model_kind import LANGUAGE_MODEL, kind_of
 from localspec.library.references import local_path, locate, pair_draft
 from localspec.library.vocabulary_match import compare_vocabularies
 
@@ -57,7 +58,7 @@ def drafts(target: Path) -> list[Candidate]:
         refused = None
         try:
             header = read_header(path)
-            if header.kind != "language model":
+            if kind_of(header) != LANGUAGE_MODEL:
                 continue
             if header.total_size_bytes >= wanted.total_size_bytes:
                 refused = "not smaller than the target"
@@ -101,7 +102,7 @@ def _local_files() -> Iterator[Path]:
 def _described_files() -> Iterator[tuple[Path, str]]:
     for path in _local_files():
         try:
-            if read_header(path).kind != "language model":
+            if kind_of(read_header(path)) != LANGUAGE_MODEL:
                 continue
         except LocalspecError:
             continue
