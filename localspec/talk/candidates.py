@@ -12,6 +12,7 @@ from pathlib import Path
 from localspec.errors import LocalspecError
 from localspec.library.catalog import CatalogFile, catalog
 from localspec.library.gguf_header import read_header
+from localspec.library.gguf_parts import part_paths
 from localspec.library.hub import cached_gguf_files
 from localspec.library.mirror import cache_folder
 from localspec.library.model_kind import LANGUAGE_MODEL, kind_of
@@ -94,7 +95,7 @@ def _local_files() -> Iterator[Path]:
     seen: set[Path] = set()
     for path in [*sorted(cache_folder().glob("*.gguf")), *cached_gguf_files()]:
         real = path.resolve()
-        if real not in seen:
+        if real not in seen and part_paths(path)[0] == path:
             seen.add(real)
             yield path
 
