@@ -66,9 +66,7 @@ class LoadOptions:
             _whole(name, getattr(self, name), -1_000, 100_000)
         for name in ("exact", "ignore_memory"):
             if not isinstance(getattr(self, name), bool):
-                raise InvalidOptionError(
-                    f"{name} is {getattr(self, name)!r}: give True or False"
-                )
+                raise InvalidOptionError(f"{name} is {getattr(self, name)!r}: give True or False")
         if self.tensor_split is not None:
             shares: Any = self.tensor_split
             if not isinstance(shares, (list, tuple)) or not all(

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from localspec.library.footprint import Setting
+from localspec.library.gguf_header import GGUFHeader
 from localspec.library.vocabulary_match import compare_vocabularies
 from localspec.llama.context import CancelFlag, Context
 from localspec.llama.devices import engine_identity, physical_cores, supports_gpu_offload
-from localspec.library.footprint import Setting
-from localspec.library.gguf_header import GGUFHeader
 from localspec.llama.machine import Machine, this_machine
 from localspec.llama.model import Model
 from localspec.llama.native import cache_type
@@ -207,7 +207,6 @@ class Pair:
         )
         self._closers.append(context)
         return context
-
 
 
 def plan_pair(

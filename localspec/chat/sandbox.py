@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 import jinja2
 from jinja2 import nodes
@@ -31,6 +31,8 @@ _PRODUCED = 64  # times the longest text that is allowed: everything made, kept 
 _SEQUENCES = (str, list, tuple)
 _GROWS_BY_FACTOR = ("replace", "indent", "join", "center", "ljust", "rjust", "zfill", "batch",
                     "slice", "expandtabs", "tojson", "sum")  # fmt: skip
+
+T = TypeVar("T")
 
 
 class TemplateLimitError(Exception):
@@ -69,7 +71,7 @@ class _Meter:
 _METER: ContextVar[_Meter] = ContextVar("meter")
 
 
-def bounded(work: Callable[[], str], n_given: int = 0) -> str:
+def bounded(work: Callable[[], T], n_given: int = 0) -> T:
     """Compile or render something within the limits. n_given: characters that it was given.
 
     Raises TemplateLimitError, and whatever the template raises.
@@ -78,7 +80,9 @@ def bounded(work: Callable[[], str], n_given: int = 0) -> str:
     try:
         return work()
     except (MemoryError, RecursionError, OverflowError) as error:
-        raise TemplateLimitError(f"it computes too much ({error or type(error).__name__})") from None
+        raise TemplateLimitError(
+            f"it computes too much ({error or type(error).__name__})"
+        ) from None
     finally:
         _METER.reset(token)
 
@@ -100,16 +104,17 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         _require_small(operator, left, right)
         return super().call_binop(context, operator, left, right)
 
-    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
+    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         """Every call counts; methods that make long texts are measured."""
-        owner = getattr(__obj, "__self__", None)
+        method = getattr(__obj, "__wrapped__", __obj)  # jinja2 wraps str.format
+        owner = getattr(method, "__self__", None)
         name = getattr(__obj, "__name__", "")
         _before(name, (owner, *args), kwargs)
         if name == "join" and args:
             args = (_weighed(args[0]), *args[1:])
         return _after(super().call(__context, __obj, *args, **kwargs))
 
-    def concat(self, pieces: Iterable[str]) -> str:  # type: ignore[override]
+    def concat(self, pieces: Iterable[str]) -> str:
         """Joins the output of a template, a macro, or a block."""
         meter = _METER.get()
         found, total = [], 0
@@ -121,7 +126,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return "".join(found)
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:
-        """Between parsing and compiling: every loop goes through `_metered`, `~` through `_joined`."""
+        """Before compiling: every loop goes through `_metered`, `~` through `_joined`."""
         bounded_source = _Bound().visit(source)
         bounded_source.set_environment(self)
         return super()._generate(bounded_source, *args, **kwargs)

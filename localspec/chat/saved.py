@@ -182,7 +182,8 @@ class SavedChat:
                 parent=_optional(row["parent"]),
                 role="assistant",
                 text=(before.text if before else "") + str(row["text"]),
-                token_ids=(before.token_ids if before else ()) + tuple(int(token) for token in row["token_ids"]),
+                token_ids=(before.token_ids if before else ())
+                + tuple(int(token) for token in row["token_ids"]),
                 reason="interrupted",
                 opened=bool(row["opened"]),
                 model=str(row["model"]),

@@ -143,7 +143,7 @@ def _priced(target: Path | None, draft: Path | None) -> list[tuple[str, str]]:
 
 
 def _asked(model: str, draft: str | None) -> Iterator[tuple[str, str]]:
-    """The models of the command line: checked and tried as a load would. LocalspecError comes out."""
+    """The models of the command line, checked and tried as a load would; its errors come out."""
     from localspec.cli.models_commands import present_files
     from localspec.llama.vetting import vetted_header
 

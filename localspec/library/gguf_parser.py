@@ -86,12 +86,8 @@ class _Parser:
             raise self._truncated("its header does not end") from None
         alignment = self._alignment(metadata)
         start = -(-self._at // alignment) * alignment
-        check_tensors(
-            self._path, tensors, start=start, alignment=alignment, size_bytes=self._size
-        )
-        return ParsedFile(
-            version, self._size, metadata, tensors, self._token_bytes, self._n_vocab
-        )
+        check_tensors(self._path, tensors, start=start, alignment=alignment, size_bytes=self._size)
+        return ParsedFile(version, self._size, metadata, tensors, self._token_bytes, self._n_vocab)
 
     def _preamble(self) -> tuple[int, int, int]:
         if self._data[:4] != b"GGUF":
@@ -118,7 +114,7 @@ class _Parser:
         for _ in range(n_keys):
             key, value = self._pair()
             if not key or key in found:
-                what = f"the key {key!r} is there twice" if key else "a key is empty"
+                what = f"the key {_shown(key)} is there twice" if key else "a key is empty"
                 raise ModelFileError(f"{self._path} is damaged: {what}. Fetch it again")
             found[key] = value
         return found
@@ -145,7 +141,7 @@ class _Parser:
             return key, self._text()
         if kind not in SCALARS:
             raise ModelFileError(
-                f"{self._path} is damaged: {key!r} has unknown type {kind}. Fetch it again"
+                f"{self._path} is damaged: {_shown(key)} has unknown type {kind}. Fetch it again"
             )
         return key, self._number(SCALARS[kind])
 
@@ -156,12 +152,13 @@ class _Parser:
             return Array(kind, n)
         if kind not in SCALARS:
             raise ModelFileError(
-                f"{self._path} is damaged: {key!r} holds arrays of type {kind}. Fetch it again"
+                f"{self._path} is damaged: {_shown(key)} holds arrays of type {kind}. Fetch it "
+                "again"
             )
         start = self._at
         self._at += n * struct.calcsize(SCALARS[kind])
         if self._at > self._size:
-            raise self._truncated(f"{key!r} claims {n:,} numbers")
+            raise self._truncated(f"{_shown(key)} claims {n:,} numbers")
         if n > _KEPT:
             return Array(kind, n)
         form = f"<{n}{SCALARS[kind][1:]}"
@@ -169,14 +166,14 @@ class _Parser:
 
     def _skip_texts(self, key: str, n: int) -> None:
         if n > self._size // 8:
-            raise self._truncated(f"{key!r} claims {n:,} texts")
+            raise self._truncated(f"{_shown(key)} claims {n:,} texts")
         unpack = struct.Struct("<Q").unpack_from
         start = at = self._at
         data, size = self._data, self._size
         for _ in range(n):
             at += 8 + unpack(data, at)[0]
             if at > size:
-                raise self._truncated(f"{key!r} does not end")
+                raise self._truncated(f"{_shown(key)} does not end")
         self._at = at
         if key == _TOKENS:
             self._token_bytes, self._n_vocab = data[start:at], n
@@ -186,7 +183,7 @@ class _Parser:
         n_dims = self._number("<I")
         if n_dims > _MAX_DIMS:
             raise ModelFileError(
-                f"{self._path} is damaged: {name!r} has {n_dims} dimensions. Fetch it again"
+                f"{self._path} is damaged: {_shown(name)} has {n_dims} dimensions. Fetch it again"
             )
         shape = tuple(self._number("<Q") for _ in range(n_dims))
         return Tensor(name, shape, self._number("<I"), self._number("<Q"))
@@ -205,3 +202,8 @@ class _Parser:
             f"{self._path} is truncated or damaged: {why}, but the file has {self._size:,} bytes. "
             "Fetch it again"
         )
+
+
+def _shown(name: str) -> str:
+    """A name for a message; damage can make it long."""
+    return repr(name if len(name) <= 64 else f"{name[:64]}…")

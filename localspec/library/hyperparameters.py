@@ -123,7 +123,9 @@ def _layers(sizes: Hyperparameters) -> str | None:
     if sizes.whole("feed_forward_length") > _MAX_WIDTH:
         return f"its feed_forward_length is {sizes.whole('feed_forward_length'):,}"
     if sizes.whole("nextn_predict_layers") > sizes.n_layers:
-        return f"it claims {sizes.whole('nextn_predict_layers'):,} of {sizes.n_layers} layers for MTP"
+        return (
+            f"it claims {sizes.whole('nextn_predict_layers'):,} of {sizes.n_layers} layers for MTP"
+        )
     for key in ("feed_forward_length", "attention.head_count", "attention.head_count_kv"):
         found = sizes.value(key)
         if isinstance(found, Array) and found.length != sizes.n_layers:
@@ -140,7 +142,8 @@ def _heads(sizes: Hyperparameters) -> str | None:
     if any(sizes.n_heads) and not (0 <= sizes.value_length <= _MAX_WIDTH):
         return f"its values are {sizes.value_length:,} wide"
     has_attention = any(
-        tensor.name.endswith((".attn_q.weight", ".attn_qkv.weight")) for tensor in sizes.header.tensors
+        tensor.name.endswith((".attn_q.weight", ".attn_qkv.weight"))
+        for tensor in sizes.header.tensors
     )
     if has_attention and not any(sizes.n_heads):
         return "it has attention layers and states no attention.head_count"
@@ -149,8 +152,9 @@ def _heads(sizes: Hyperparameters) -> str | None:
 
 def _experts(sizes: Hyperparameters) -> str | None:
     n, n_used = sizes.whole("expert_count"), sizes.whole("expert_used_count")
-    n_groups, n_groups_used = sizes.whole("expert_group_count"), sizes.whole(
-        "expert_group_used_count"
+    n_groups, n_groups_used = (
+        sizes.whole("expert_group_count"),
+        sizes.whole("expert_group_used_count"),
     )
     if not 0 <= n <= _MAX_EXPERTS:
         return f"its expert_count is {n:,}, and llama.cpp allows {_MAX_EXPERTS:,}"
@@ -188,7 +192,9 @@ def _reals(sizes: Hyperparameters) -> str | None:
 
 def _widest_key(sizes: Hyperparameters) -> int:
     return max(
-        sizes.key_length, sizes.whole("attention.key_length_mla"), sizes.whole("attention.key_length_swa")
+        sizes.key_length,
+        sizes.whole("attention.key_length_mla"),
+        sizes.whole("attention.key_length_swa"),
     )
 
 

@@ -13,10 +13,10 @@ _BEGINNINGS: tuple[tuple[bytes, str], ...] = (
     (rb"FUGG", "is a big-endian GGUF: fetch a little-endian one"),
     (rb"lmgg|fmgg|tjgg|algg|ggml|ggmf|ggjt", f"is in a format before GGUF (GGML): {_CONVERT}"),
     (rb"(?s).{8}\{\s*\"", f"is a safetensors file: {_CONVERT}"),
-    (rb"PK\x03\x04", f"is a zip archive (a PyTorch checkpoint, or a download to unpack): {_CONVERT}"),
+    (rb"PK\x03\x04", f"is a zip archive (a PyTorch checkpoint, or packed): {_CONVERT}"),
     (rb"\x80[\x02-\x05]", f"is a Python pickle, which is never opened: {_CONVERT}"),
     (rb"\x1f\x8b|\x28\xb5\x2f\xfd|BZh|\xfd7zXZ", "is compressed: unpack it first"),
-    (rb"(?i)\s*<(!doctype|html|\?xml)", "is a web page: the download got an error page; fetch it again"),
+    (rb"(?i)\s*<(!doctype|html|\?xml)", "is a web page, perhaps an error's: fetch it again"),
     (rb"\s*[\{\[]", f"is JSON, such as a model's config: {_CONVERT}"),
 )  # fmt: skip
 

@@ -46,9 +46,9 @@ def _lists(header: GGUFHeader) -> str | None:
     merges = header.metadata.get("tokenizer.ggml.merges")
     if merges is not None and not (isinstance(merges, Array) and merges.type_number == _TEXT):
         return "its merges are no list of texts"
-    if merges is None and header.tokenizer_model in _BPE:
-        if header.metadata.get("tokenizer.ggml.pre") != "kimi-k2":
-            return f"it is of the {header.tokenizer_model} kind and has no merges"
+    needs_none = header.metadata.get("tokenizer.ggml.pre") == "kimi-k2"
+    if merges is None and header.tokenizer_model in _BPE and not needs_none:
+        return f"it is of the {header.tokenizer_model} kind and has no merges"
     return None
 
 

@@ -40,9 +40,9 @@ class _HTTPError(Exception):
 @pytest.fixture
 def blobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The hub's cache folder of one repository, with a leftover in it."""
-    import huggingface_hub
+    from huggingface_hub import constants
 
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(hub, "_listing", lambda repo: _Listing())
     monkeypatch.setattr(hub, "cached_file", lambda *_: None)
     folder = tmp_path / "models--me--x" / "blobs"
@@ -118,6 +118,7 @@ def test_without_symlinks_the_hubs_library_copies(
 
     blob, pointer = tmp_path / "blobs" / "b", tmp_path / "snapshots" / "m.gguf"
     blob.parent.mkdir()
+    pointer.parent.mkdir()
     blob.write_bytes(b"bytes")
     monkeypatch.setattr(os, "symlink", refuse)
     monkeypatch.setenv("HF_HUB_DISABLE_SYMLINKS_WARNING", "1")

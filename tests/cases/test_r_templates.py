@@ -71,7 +71,7 @@ def test_two_user_turns_in_a_row_after_a_cancel(vocabulary: Vocabulary) -> None:
         ("{% for a in range(999) recursive %}{{ loop(range(999)) }}{% endfor %}", "computes|steps"),
         ("{{ 'a' * 10**9 }}", "characters"),
         ("{{ ['a'] * 10**9 }}", "characters"),
-        ("{{ 10 ** 10 ** 10 }}", "bits"),
+        ("{{ 10 ** (10 ** 10) }}", "bits"),
         ("{{ 'a' | center(10**9) }}", "characters"),
         ("{{ 'a'.ljust(10**9) }}", "characters"),
         ("{{ '%999999999d' % 1 }}", "field"),

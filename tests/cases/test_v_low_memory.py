@@ -90,5 +90,3 @@ def test_five_loads_leave_no_growth(tiny_target: Path, tiny_draft: Path) -> None
     assert loaded.draft is not None
     # the first load warms the allocator up; one that stayed would weigh as much as the plan says
     assert sizes[-1] - sizes[0] < (loaded.ram_bytes) // 2, sizes
-
-

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,9 @@ def test_a_missing_part_is_named_before_the_load(
         if no != missing:
             (tmp_path / part.name).write_bytes(part.read_bytes())
     given = tmp_path / parts[(missing + 1) % 3].name
-    with pytest.raises(ModelNotFoundError, match=rf"1 are missing .*{parts[missing].name}"):
+    with pytest.raises(
+        ModelNotFoundError, match=rf"1 are missing .*{re.escape(parts[missing].name)}"
+    ):
         Session(given)
 
 
@@ -76,6 +79,6 @@ def test_a_tensor_that_two_parts_hold_is_named(parts: list[Path], tmp_path: Path
 
     for part in parts:
         (tmp_path / part.name).write_bytes(part.read_bytes())
-    edit(tmp_path / parts[1].name, "tensor", b"token_embd.weight")
-    with pytest.raises(ModelFileError, match="'token_embd.weight' is in two of the 3 parts"):
+    edit(tmp_path / parts[1].name, "tensor", b"blk.0.attn_k.weight", nth=1)
+    with pytest.raises(ModelFileError, match=r"'blk\.0\.attn_k\.weight' is in two of the 3"):
         Session(tmp_path / parts[0].name)

@@ -12,8 +12,10 @@ _TEXT, _ARRAY = 8, 9
 _ODD = (0, 1, 2, 3, 7, 31, 32, 63, 64, 127, 128, 255, 256, 513, 1023, 1025, 65535, 65536,
         (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 63) - 1, (1 << 64) - 1)  # fmt: skip
 _ODD_REALS = (0.0, -1.0, 1e-30, 1e30, float("inf"), float("-inf"), float("nan"))
-_ODD_TEXTS = (b"", b"llama", b"mamba", b"clip", b"bert", b"gpt2", b"rwkv", b"t5", b"none", b"\xff",
-              b"yarn", b"longrope", b"qwen2", b"gemma3", b"deepseek2", b"lfm2", b"a" * 80)  # fmt: skip
+_ODD_TEXTS = (
+    *(b"", b"llama", b"mamba", b"clip", b"bert", b"gpt2", b"rwkv", b"t5", b"none", b"\xff"),
+    *(b"yarn", b"longrope", b"qwen2", b"gemma3", b"deepseek2", b"lfm2", b"a" * 80),
+)
 
 
 @dataclass(frozen=True, slots=True)

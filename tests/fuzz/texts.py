@@ -56,14 +56,15 @@ _PIECES = (
     "{% for i in range(99999) %}", "{% endfor %}", "{% for m in messages %}", "{{ m.content }}",
     "{% if m.role == 'user' %}", "{% else %}", "{% endif %}", "{% set x = x ~ x %}",
     "{% set ns = namespace(x='a') %}", "{% set ns.x = ns.x + ns.x %}", "{{ 'a' * 10 ** 9 }}",
-    "{{ 10 ** 10 ** 10 }}", "{{ 'x' | center(10 ** 9) }}", "{{ messages | tojson(indent=10**9) }}",
+    "{{ 10 ** (10 ** 10) }}", "{{ 'x' | center(10 ** 9) }}", "{{ messages | tojson(indent=10**9) }}",
     "{% macro f(n) %}{{ f(n - 1) }}{{ f(n - 1) }}{% endmacro %}", "{{ f(60) }}",
     "{{ ''.__class__.__mro__ }}", "{{ range(10 ** 9) }}", "{{ '%999999999d' % 1 }}",
     "{{ '{:999999999}'.format(1) }}", "{{ 'a'.ljust(10 ** 9) }}", "{% generation %}",
     "{% endgeneration %}", "{{ raise_exception('no') }}", "{{ strftime_now('%Y') }}", "{{", "}}",
     "{% set x %}{{ x }}{{ x }}{% endset %}", "{{ messages[0].content[:2] }}", "{% break %}",
     "{{ ['a' * 9999] * 9999 }}", "{{ range(99999) | map('center', 99999) | join }}", "{#", "\ud800",
-    "{{ 'ab' | replace('a', 'b' * 999999) | replace('b', 'c' * 999999) }}", "{{ loop.index }}",
+    "{{ 'ab' | replace('a', 'b' * 999999) | replace('b', 'c' * 999999) }}",
+    "{{ loop.index }}",
     "{% for a in range(999) recursive %}{{ loop(range(999)) }}{% endfor %}", "text", "\n", "\0",
 )  # fmt: skip
 

@@ -24,7 +24,7 @@ HEAD = "import json, os, sys\n"
 @pytest.fixture(autouse=True)
 def real_trials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(vetting, "probe", probe.probe)
-    yield
+    return
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     command = [sys.executable, "-m", "scripted_trial"]
     monkeypatch.setattr(probe, "module_command", lambda module: command)
-    yield path
+    return path
 
 
 def test_a_sound_model_is_tried_once(
@@ -61,15 +61,13 @@ def test_a_sound_model_is_tried_once(
 def test_a_native_abort_becomes_an_error(tmp_path: Path) -> None:
     """What the reader cannot know: this one passes it, and an assertion of llama.cpp ends it."""
     path = tiny_models.write_gemma_swa(tmp_path / "m.gguf")
-    edit(path, "gemma3.attention.sliding_window", 0)
+    edit(path, "gemma3.attention.sliding_window_pattern", 1)
     with pytest.raises(ModelFileError, match=r"llama.cpp dies of it .*GGML_ASSERT"):
         vetting.vetted_header(path, "target", [])
 
 
 def test_an_unknown_architecture_is_named(tmp_path: Path) -> None:
-    path = edit(
-        tiny_models.write_llama(tmp_path / "m.gguf"), "general.architecture", b"lLama"
-    )
+    path = edit(tiny_models.write_llama(tmp_path / "m.gguf"), "general.architecture", b"lLama")
     for key in ("block_count", "embedding_length", "context_length", "attention.head_count"):
         header = path.read_bytes()
         path.write_bytes(header.replace(b"llama." + key.encode(), b"lLama." + key.encode()))

@@ -138,7 +138,13 @@ def test_damaged_bytes_never_raise_anything_else(model: Path) -> None:
         model.write_bytes(bytes(damaged))
         try:
             header = read_header(model)
-            _ = header.quant, header.context_length, header.n_params, kind_of(header), header.licence
+            _ = (
+                header.quant,
+                header.context_length,
+                header.n_params,
+                kind_of(header),
+                header.licence,
+            )
             assert sum(1 for _ in header.token_texts()) == header.n_vocab
             require_language_model(header, "target")
         except LocalspecError:

@@ -59,9 +59,7 @@ def test_a_recurrent_state_does_not_grow_with_the_context(tmp_path: Path) -> Non
 def test_a_tied_output_is_counted_twice(tmp_path: Path, header: GGUFHeader) -> None:
     from dataclasses import replace
 
-    tied = replace(
-        header, tensors=tuple(t for t in header.tensors if t.name != "output.weight")
-    )
+    tied = replace(header, tensors=tuple(t for t in header.tensors if t.name != "output.weight"))
     before, after = (footprint(h, Setting(256, 256, 1)) for h in (header, tied))
     assert after.weights == before.weights
 

@@ -62,9 +62,7 @@ def test_sound_models_pass(tmp_path: Path, write: Callable[[Path], Path]) -> Non
         ("tokenizer.ggml.bos_token_id", 316 + 99, "bos_token_id is"),
     ],
 )
-def test_sizes_that_cannot_be_true(
-    model: Path, name: str, value: float, complaint: str
-) -> None:
+def test_sizes_that_cannot_be_true(model: Path, name: str, value: float, complaint: str) -> None:
     with pytest.raises(ModelFileError, match=complaint):
         check(edit(model, name, value))
 
@@ -106,7 +104,9 @@ def write_vocabulary(path: Path, **parts: object) -> Path:
         writer.add_token_scores(parts["scores"])  # type: ignore[arg-type]
     if "types" in parts:
         writer.add_token_types(parts["types"])  # type: ignore[arg-type]
-    writer.add_tensor("token_embd.weight", np.zeros((int(str(parts.get("rows", 3))), 8), np.float32))
+    writer.add_tensor(
+        "token_embd.weight", np.zeros((int(str(parts.get("rows", 3))), 8), np.float32)
+    )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
