@@ -7,12 +7,16 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from localspec import __version__
 from localspec.errors import LocalspecError
 from localspec.visible import visible
+
+if TYPE_CHECKING:
+    from localspec.llama.devices import Device
 
 __all__ = ["doctor"]
 
@@ -60,8 +64,7 @@ def _compute() -> list[tuple[str, str]]:
     from localspec.llama.devices import list_devices, physical_cores, supports_gpu_offload
 
     facts = [
-        ("device", f"{d.name}: {d.description} ({d.kind}){_memory(d.free_bytes, d.total_bytes)}")
-        for d in list_devices()
+        ("device", f"{d.name}: {d.description} ({d.kind}){_memory(d)}") for d in list_devices()
     ]
     if supports_gpu_offload():
         facts.append(("GPU offload", "yes: all layers go to the GPU unless -ngl says otherwise"))
@@ -170,5 +173,7 @@ def _system_memory() -> str:
     return f"{ram.free_bytes / 1e9:.1f} of {ram.total_bytes / 1e9:.1f} GB available ({ram.limit})"
 
 
-def _memory(free: int, total: int) -> str:
-    return f", {free / 1e9:.1f} of {total / 1e9:.1f} GB free" if total else ""
+def _memory(device: Device) -> str:
+    if device.kind == "cpu" or not device.total_bytes:  # the engine calls all of the RAM free
+        return ""
+    return f", {device.free_bytes / 1e9:.1f} of {device.total_bytes / 1e9:.1f} GB free"

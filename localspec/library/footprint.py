@@ -148,6 +148,6 @@ def _buffers(sizes: Hyperparameters, n_ctx: int, setting: Setting) -> int:
         sizes.n_embd,
     )
     activations = _F32 * n_batch * (_ACTIVATIONS * widest + 4 * sizes.n_embd)
-    per_pair = 6 if setting.flash_attn else 6 + _F32 * n_heads * 2  # masks; without it, scores too
+    per_pair = 6 if setting.flash_attn else 6 + _F32 * n_heads  # masks; without it, scores too
     logits = _F32 * 2 * min(setting.n_rows, n_batch) * sizes.header.n_vocab
     return activations + n_batch * n_ctx * per_pair + logits
