@@ -21,6 +21,7 @@ __all__ = [
     "ModelFileError",
     "ModelKindError",
     "ModelNotFoundError",
+    "NotEnoughMemoryError",
     "SavedChatError",
     "TextError",
     "VocabularyMismatchError",
@@ -53,6 +54,10 @@ class ModelFileError(LocalspecError):
 
 class ModelKindError(ModelFileError):
     """A valid GGUF that is not a generative language model (projector, adapter, encoder)."""
+
+
+class NotEnoughMemoryError(LocalspecError):
+    """The target needs more memory than is free."""
 
 
 class VocabularyMismatchError(LocalspecError):

@@ -36,7 +36,8 @@ class LoadOptions:
     type_k, type_v: types of the K/V caches; None is f16, or bf16 when exact. n_threads: None is
     the physical cores that this process may use. exact: verify only in batch sizes whose rows
     are bit-identical to single-token rows, found by test at load, so that greedy text is byte
-    for byte the plain text of an exact load.
+    for byte the plain text of an exact load. ignore_memory: load even what the memory plan
+    (localspec.memory_plan) finds too large.
     """
 
     n_ctx: int | None = None
@@ -51,6 +52,7 @@ class LoadOptions:
     type_k: str | None = None
     type_v: str | None = None
     exact: bool = False
+    ignore_memory: bool = False
 
     def __post_init__(self) -> None:
         for name in ("n_threads", "n_threads_batch"):
@@ -62,8 +64,9 @@ class LoadOptions:
         _whole("main_gpu", self.main_gpu, 0, _MAX_THREADS)
         for name in ("n_gpu_layers", "n_gpu_layers_draft"):
             _whole(name, getattr(self, name), -1_000, 100_000)
-        if not isinstance(self.exact, bool):
-            raise InvalidOptionError(f"exact is {self.exact!r}: give True or False")
+        for name in ("exact", "ignore_memory"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidOptionError(f"{name} is {getattr(self, name)!r}: give True or False")
         if self.tensor_split is not None:
             shares: Any = self.tensor_split
             if not isinstance(shares, (list, tuple)) or not all(

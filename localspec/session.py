@@ -17,6 +17,7 @@ from localspec.errors import CancelledError, InvalidOptionError
 from localspec.lending import Exclusive, Released
 from localspec.library.references import pair_draft, resolve
 from localspec.llama.context import Cancelled, Context
+from localspec.memory_plan import MemoryPlan
 from localspec.options import LoadOptions, Options, parse
 from localspec.pair import Loaded, Pair
 from localspec.planning import Planner
@@ -113,6 +114,11 @@ class Session:
     def loaded(self) -> Loaded:
         """What is really in use: models, context, threads, cache types."""
         return self._pair.loaded
+
+    @property
+    def memory(self) -> MemoryPlan:
+        """What was planned before the load: memory for weights, caches and buffers."""
+        return self._pair.memory
 
     @property
     def can_draft(self) -> bool:

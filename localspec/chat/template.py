@@ -1,7 +1,8 @@
 """Messages to token ids, by the model's own chat template.
 
-The template runs in jinja2's immutable sandbox. Text from users never becomes a control token:
-where it spells a marker, the rendered prompt is cut inside it before it is tokenised.
+The template runs in a sandbox with limits on what it may compute. Text from users never becomes a
+control token: where it spells a marker, the rendered prompt is cut inside it before it is
+tokenised.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any, NoReturn
 
 import jinja2
 from jinja2.ext import Extension
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from localspec.chat.sandbox import BoundedEnvironment, bounded, limited
 from localspec.errors import ChatTemplateError, EmptyPromptError, InvalidOptionError
 from localspec.llama.vocabulary import Vocabulary
 
@@ -23,6 +24,7 @@ __all__ = ["ChatTemplate", "Message"]
 Message = Mapping[str, str]
 
 _PRIVATE_USE = range(0xE000, 0xF8FF)
+_MAX_INDENT = 16  # of JSON in a template
 
 
 class ChatTemplate:
@@ -70,20 +72,24 @@ class ChatTemplate:
             if merged == messages:
                 raise ChatTemplateError(f"the chat template refused: {error}") from None
         except Exception as error:
-            raise ChatTemplateError(f"the chat template failed: {error}") from None
+            raise ChatTemplateError(
+                f"the chat template failed: {error}. Use --raw, or another file of the model"
+            ) from None
         try:  # Mistral, Gemma and others know no system role and want strict turns
             return self._apply(template, merged)
         except Exception as error:
             raise ChatTemplateError(f"the chat template refused: {error}") from None
 
     def _apply(self, template: jinja2.Template, messages: list[dict[str, str]]) -> str:
-        return template.render(
-            messages=messages,
-            add_generation_prompt=True,
-            bos_token=self._bos,
-            eos_token=self._eos,
-            tools=None,
-        )
+        given = {
+            "messages": messages,
+            "add_generation_prompt": True,
+            "bos_token": self._bos,
+            "eos_token": self._eos,
+            "tools": None,
+        }
+        n_given = sum(len(message["content"]) for message in messages)
+        return bounded(lambda: template.render(given), n_given)
 
     def _compile(self) -> jinja2.Template:
         if self._compiled is None:
@@ -92,17 +98,18 @@ class ChatTemplate:
                     "this file carries no chat template (a base model?): use --raw to continue "
                     "plain text, or an instruct version of the model"
                 )
-            environment = ImmutableSandboxedEnvironment(
+            source = self._source
+            environment = BoundedEnvironment(
                 trim_blocks=True,
                 lstrip_blocks=True,
                 extensions=["jinja2.ext.loopcontrols", _Generation],
             )
-            environment.filters["tojson"] = _tojson
+            environment.filters["tojson"] = limited("tojson", _tojson)
             environment.globals["raise_exception"] = _raise
             environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
             try:
-                self._compiled = environment.from_string(self._source)
-            except jinja2.TemplateError as error:
+                self._compiled = bounded(lambda: environment.from_string(source))
+            except Exception as error:  # Python's own compiler has limits too
                 raise ChatTemplateError(
                     f"the chat template does not compile: {error}. Use --raw without it"
                 ) from None
@@ -154,6 +161,8 @@ def _merge(messages: list[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def _tojson(value: object, ensure_ascii: bool = False, indent: int | None = None) -> str:
+    if isinstance(indent, int):
+        indent = min(indent, _MAX_INDENT)
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
 
 

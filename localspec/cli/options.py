@@ -23,6 +23,7 @@ LOADING = (
     "type_k",
     "type_v",
     "exact",
+    "ignore_memory",
 )
 ANSWERING = (
     "max_tokens",
@@ -108,6 +109,9 @@ _OPTIONS: tuple[Callable[[F], F], ...] = (
     click.option("--flash-attn", "-fa", type=click.Choice(["auto", "on", "off"])),
     click.option("--type-k", "--cache-type-k", "-ctk", help="K cache type.  [default: f16]"),
     click.option("--type-v", "--cache-type-v", "-ctv", help="V cache type.  [default: f16]"),
+    click.option(
+        "--ignore-memory", is_flag=True, default=None, help="Load even what seems too large."
+    ),
 )
 
 

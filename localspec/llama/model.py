@@ -22,7 +22,10 @@ class Model:
     """A loaded model; close it, or use it as a context manager.
 
     n_gpu_layers: layers put on the GPU, negative for all; 0 in a build without GPU support,
-    whatever was asked. Raises ModelFileError when llama.cpp cannot load the file.
+    whatever was asked. mmap: read the weights where they lie in the page cache; on a CPU it costs
+    memory for those that are repacked. allocate False: the structure alone, without weights; such
+    a model must not decode. Raises ModelFileError when llama.cpp cannot load the file; one that
+    was not vetted (localspec.llama.vetting) may end the process.
     """
 
     def __init__(
@@ -32,6 +35,8 @@ class Model:
         n_gpu_layers: int = -1,
         main_gpu: int = 0,
         tensor_split: Sequence[float] | None = None,
+        mmap: bool = False,
+        allocate: bool = True,
     ) -> None:
         init_backend()
         self.path = path
@@ -39,7 +44,8 @@ class Model:
         offload = bool(llama_cpp.llama_supports_gpu_offload())
         params.n_gpu_layers = n_gpu_layers if offload else 0
         params.main_gpu = main_gpu
-        if not params.n_gpu_layers:
+        params.no_alloc = not allocate
+        if not params.n_gpu_layers and not (mmap and allocate):
             # mmap counts repacked weights twice: once in the page cache, once as used.
             params.load_mode = llama_cpp.LLAMA_LOAD_MODE_NONE
         self._tensor_split = _tensor_split(tensor_split)  # llama.cpp keeps a pointer to it

@@ -1,8 +1,8 @@
 """What is painted and when: keys first, then the engine, then the answer that grows.
 
 Painting an answer may scroll the whole conversation, which costs some 50 ms on a slow machine, and
-there the engine needs every core; so it takes one part in twenty-five of the time, and waits while somebody
-types.
+there the engine needs every core; so it takes one part in twenty-five of the time, and waits while
+somebody types.
 """
 
 from __future__ import annotations

@@ -39,7 +39,11 @@ MARKS = {
     "discarded": "dim",
 }
 
-_UNCOLOURED = {"model": "$text underline", "ngram": "$text italic underline", "rejected": "$text strike"}
+_UNCOLOURED = {
+    "model": "$text underline",
+    "ngram": "$text italic underline",
+    "rejected": "$text strike",
+}
 
 VERDICT_SIGNS = {
     "accepted": "✓",
@@ -63,7 +67,7 @@ def legend(width: int, *, plain: bool = False) -> Content:
 
     plain: without colours, and with the brackets that then stand around rejected tokens.
     """
-    styles = {kind: _UNCOLOURED.get(kind, style) if plain else style for kind, style in MARKS.items()}
+    styles = MARKS | _UNCOLOURED if plain else MARKS
     shown = Content("")
     for word, kind in sorted(_LEGEND, key=lambda entry: entry[1] not in ("model", "rejected")):
         if plain and kind == "rejected":

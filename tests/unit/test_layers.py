@@ -18,6 +18,7 @@ LAYERS = [
     "sampling",
     "speculation",
     "chat",
+    "memory_plan",
     "pair",
     "pricing",
     "planning",
@@ -28,7 +29,7 @@ LAYERS = [
     "tui",
     "cli",
 ]
-SHARED = {"errors", "options", "backend", "visible"}
+SHARED = {"errors", "options", "backend", "visible", "processes"}
 
 
 def modules() -> list[Path]:
