@@ -1,7 +1,7 @@
 """Write docs/api.md from the docstrings of the public names.
 
-    python docs/api.py           # write it
-    python docs/api.py --check   # exit 1 when it is stale, as a test does
+python docs/api.py           # write it
+python docs/api.py --check   # exit 1 when it is stale, as a test does
 """
 
 from __future__ import annotations

@@ -16,9 +16,7 @@ class PhraseTable:
 
     def __init__(self, vocabulary: localspec.Vocabulary) -> None:
         ids = vocabulary.tokenize(KNOWN, add_bos=False)
-        self.following = {
-            (ids[i], ids[i + 1]): ids[i + 2 : i + 10] for i in range(len(ids) - 2)
-        }
+        self.following = {(ids[i], ids[i + 1]): ids[i + 2 : i + 10] for i in range(len(ids) - 2)}
 
     def guess(self, ids: Sequence[int], n_max: int) -> Sequence[int]:
         return self.following.get(tuple(ids[-2:]), ())

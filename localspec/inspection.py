@@ -179,10 +179,8 @@ class Inspected:
         """Forget every evaluated token, so that the next answer starts cold."""
         with self._exclusive:
             self._pair.target.clear()
-            if self._pair.draft is not None:
-                self._pair.draft.clear()
             if self._planner.draft_cache is not None:
-                self._planner.draft_cache.resume(0)
+                self._planner.draft_cache.clear()
 
     def read_positions(self, prompt: Prompt, token_ids: Sequence[int]) -> list[Position]:
         """What target and draft model would have said before each token of an answer.

@@ -30,7 +30,7 @@ _MOST_KEPT = 32
 
 @dataclass(slots=True)
 class OwnKind:
-    """One drafter: what was asked for, the object, its name, what was learned (greedy, sampling)."""
+    """What was asked for, the drafter itself, its name, what was learned (greedy, sampling)."""
 
     wanted: Any  # referenced, so that its id stays its own
     drafter: Any
@@ -95,7 +95,7 @@ class Own:
     def controller(self, wanted: Any, may_verify: Callable[[int], bool] | None) -> OwnController:
         """The controller that the option means, guarded."""
         name = wanted if isinstance(wanted, str) else _name(wanted)
-        made = plugin("controllers", wanted) if isinstance(wanted, str) else wanted
+        made: Any = plugin("controllers", wanted) if isinstance(wanted, str) else wanted
         if not callable(getattr(made, "begin", None)) or isinstance(made, type):
             made = _call(made, name, PluginError)
         if not callable(getattr(made, "begin", None)):
@@ -123,9 +123,7 @@ def _call(
     except LocalspecError:
         raise
     except Exception as failure:
-        raise error(
-            f"{name} could not be made: {type(failure).__name__}: {failure}"
-        ) from failure
+        raise error(f"{name} could not be made: {type(failure).__name__}: {failure}") from failure
 
 
 def _name(thing: Any) -> str:

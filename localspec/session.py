@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localspec.plain_data import options_from_dict, to_dict
 from localspec.chat.template import Message, Tool
 from localspec.chat.tool_calls import spelled
 from localspec.errors import InvalidOptionError
@@ -18,6 +17,7 @@ from localspec.lending import Released
 from localspec.library.references import pair_draft, resolve
 from localspec.llama.context import Cancelled
 from localspec.options import LoadOptions, Options, parse
+from localspec.plain_data import options_from_dict, to_dict
 from localspec.scripting.answered import Answered
 from localspec.scripting.async_events import AsyncEvents, whole_answer
 from localspec.scripting.branch import Branch
@@ -241,8 +241,8 @@ class Session(Inspected):
                 n_shared = 0  # something else was asked in between
             self._n_begun_alike = self._n_begun
             self._target.keep_prefix(list(ids[:n_shared]))
-            if self._draft is not None and not self.exact:
-                self._draft.clear()
+            if self._planner.draft_cache is not None and not self.exact:
+                self._planner.draft_cache.clear()
 
     def close(self) -> None:
         """Free both models and keep the costs for the next load.
@@ -327,6 +327,7 @@ class Session(Inspected):
             recipe,
             spelled(finished.token_ids, self._pair.target.model.vocabulary),
         )
+
 
 def _messages(messages: Any) -> Any:
     if isinstance(messages, (str, bytes)):

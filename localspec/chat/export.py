@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from localspec.chat.conversation import Conversation, Turn
+from localspec.chat.conversation import Conversation
 from localspec.chat.marks import mark_all
 from localspec.chat.marks_html import LEGEND, figures, marked
 from localspec.chat.thinking import split

@@ -101,9 +101,7 @@ def _part(part: Any, i: int) -> str:
 def _call(call: Any, i: int) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        raise InvalidOptionError(
-            f"message {i} has a tool call without a function's name: {call!r}"
-        )
+        raise InvalidOptionError(f"message {i} has a tool call without a function's name: {call!r}")
     arguments = function.get("arguments", {})
     if isinstance(arguments, str):
         try:

@@ -131,7 +131,12 @@ class ChatTemplate:
 
     def _unused_character(self, given: Any) -> str:
         used = set(self._source or "")
-        each_text(given, lambda text: used.update(text) or text)
+
+        def note(text: str) -> str:
+            used.update(text)
+            return text
+
+        each_text(given, note)
         return next(chr(c) for c in _PRIVATE_USE if chr(c) not in used)
 
 

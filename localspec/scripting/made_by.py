@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import localspec
-from localspec.plain_data import to_dict
 from localspec.library.fingerprint import fingerprint
 from localspec.library.gguf_header import GGUFHeader
 from localspec.llama.devices import engine_identity
 from localspec.pair import Pair
+from localspec.plain_data import to_dict
 
 __all__ = ["made_by"]
 

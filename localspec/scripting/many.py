@@ -35,7 +35,8 @@ Item: TypeAlias = Any
 class Asker(Protocol):
     """What is needed of a session."""
 
-    n_batch: int
+    @property
+    def n_batch(self) -> int: ...
 
     def encode(self, prompt: Any) -> list[int]: ...
     def complete(self, prompt: Any, **options: Any) -> Completion: ...

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from localspec.plain_data import to_dict
 from localspec.options import DRAFTERS, Options
+from localspec.plain_data import to_dict
 from localspec.scripting.promise import Promise, promise_of
 from localspec.scripting.recipe import Recipe
 from localspec.speculation.events import Stats
@@ -46,5 +46,3 @@ def recipe_of(
     if verifier == "match":
         chosen["verifier"] = "match"
     return Recipe(tuple(prompt_ids), chosen, made_by, promise.kind), promise
-
-

@@ -36,7 +36,7 @@ class SavedSequence:
 
 
 def write_state_file(path: Path, made_by: dict[str, Any], parts: list[SavedSequence]) -> None:
-    """A kill at any moment leaves the old file or the new. Raises StateFileError, DiskSpaceError."""
+    """A kill leaves the old file or the new. Raises StateFileError, DiskSpaceError."""
     header = json.dumps(
         {
             "made_by": made_by,

@@ -120,4 +120,6 @@ class _OwnPace:
         try:
             return operator.index(found)
         except TypeError:
-            raise ControllerError(f"{method} returned {found!r}: a whole number is needed") from None
+            raise ControllerError(
+                f"{method} returned {found!r}: a whole number is needed"
+            ) from None

@@ -14,7 +14,7 @@ from localspec.llama.vocabulary import Vocabulary
 from tests import tiny_models
 from tests.cases.proof import shown_by
 
-OPENED, CLOSED = 322, 323  # ordinary tokens that these tests turn into markers
+OPENED, CLOSED = 310, 311  # ordinary tokens that these tests turn into markers
 KINDS = {"control": gguf.TokenType.CONTROL, "user-defined": gguf.TokenType.USER_DEFINED}
 
 

@@ -76,7 +76,6 @@ def answer(
     )
     for n, event in enumerate(events):
         if isinstance(event, Round):
-            assert "\ufffd" not in event.text or n_stop < 10**6 or len(said) % 2
             shown += event.text
         if isinstance(event, Finished):
             return shown, event.text

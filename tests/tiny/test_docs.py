@@ -39,7 +39,7 @@ WITH_CODE = [page for page in PAGES if code_of(page).strip()]
 @pytest.fixture
 def tiny_load(
     tiny_dir: Path, tiny_target: Path, tiny_draft: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Load]:
+) -> Load:
     load = localspec.load
 
     def tiny(target: Any = "default", draft: Any = "auto", **options: Any) -> Session:
@@ -47,7 +47,7 @@ def tiny_load(
         return load(tiny_target, None if draft is None else tiny_draft, **options)
 
     monkeypatch.setattr(localspec, "load", tiny, raising=False)
-    yield tiny
+    return tiny
 
 
 def test_the_pages_that_should_have_code_have_some() -> None:

@@ -65,9 +65,7 @@ def test_a_killed_run_goes_on_where_it_was(
     asked: list[int] = []
     complete = loose_pair.complete
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            loose_pair, "complete", lambda *a, **k: asked.append(1) or complete(*a, **k)
-        )
+        patch.setattr(loose_pair, "complete", lambda *a, **k: asked.append(1) or complete(*a, **k))
         results = loose_pair.complete_many(PROMPTS, out=out, **OPTIONS)  # the file's seed
     assert len(asked) == len(PROMPTS) - n_done
     assert ids(results) == ids(whole)
@@ -113,7 +111,7 @@ def test_cancel_ends_the_batch_and_writes_no_half_answer(
 
     with (
         pytest.MonkeyPatch.context() as patch,
-        pytest.raises(CancelledError, match="after 2 answers.*goes on"),
+        pytest.raises(CancelledError, match=r"after 2 answers.*goes on"),
     ):
         loose_pair.complete_many(PROMPTS, seed=3, out=out, progress=after_two, **OPTIONS)
     assert len(rows(out)) == 3
@@ -147,7 +145,7 @@ def test_other_options_than_in_the_file_are_refused_with_what_differs(
         loose_pair.complete_many(PROMPTS, out=out, **{**OPTIONS, "max_tokens": 13})
     with pytest.raises(ResultsFileError, match="seed 3 in the file, 4 now"):
         loose_pair.complete_many(PROMPTS, seed=4, out=out, **OPTIONS)
-    with pytest.raises(ResultsFileError, match="prompt 1 .* is not the one"):
+    with pytest.raises(ResultsFileError, match=r"prompt 1 .* is not the one"):
         loose_pair.complete_many(["the and of", "other"], out=out, **OPTIONS)
     with pytest.raises(ResultsFileError, match="only 1 prompts"):
         loose_pair.complete_many(PROMPTS[:1], out=out, **OPTIONS)
@@ -242,5 +240,5 @@ def test_progress_is_told(loose_pair: Session, capsys: pytest.CaptureFixture[str
 
 
 def test_seeds_of_prompts_differ_and_never_change() -> None:
-    assert seed_of(3, 0) == PINNED
+    assert seed_of(3, 0) == 2791653144601025653  # results files rest on it
     assert len({seed_of(b, i) for b in range(10) for i in range(100)}) == 1000

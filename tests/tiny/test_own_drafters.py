@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -174,7 +174,7 @@ def test_a_controller_of_ones_own(pair: Session, plain: localspec.Completion) ->
 
 
 @pytest.fixture
-def offered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def offered(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package that offers a good drafter and some bad ones."""
     home = "tests.tiny.test_own_drafters"
     found = {
@@ -185,11 +185,8 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "fails": f"{home}:fails",
         "no-drafter": f"{home}:no_drafter",
     }
-    entries = {
-        name: EntryPoint(name, value, "localspec.drafters") for name, value in found.items()
-    }
+    entries = {name: EntryPoint(name, value, "localspec.drafters") for name, value in found.items()}
     monkeypatch.setattr(plugins, "_found", lambda kind: entries if kind == "drafters" else {})
-    yield
 
 
 def fails(vocabulary: localspec.Vocabulary) -> None:

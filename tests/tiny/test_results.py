@@ -72,14 +72,12 @@ def test_exact_mode_promises_bits_at_any_pace(tiny_target: Path, tiny_draft: Pat
         assert session.rerun(result.recipe).token_ids == result.token_ids
 
 
-def test_a_recipe_of_another_session_is_refused(
-    loose_pair: Session, tiny_target: Path
-) -> None:
+def test_a_recipe_of_another_session_is_refused(loose_pair: Session, tiny_target: Path) -> None:
     recipe = loose_pair.complete(PROMPT, max_tokens=3).recipe
     assert recipe is not None
     with (
         localspec.load(tiny_target) as other,
-        pytest.raises(InvalidOptionError, match="not as the one .*target: .*loose.gguf"),
+        pytest.raises(InvalidOptionError, match=r"not as the one .*target: .*loose.gguf"),
     ):
         other.rerun(recipe)
     for wrong in ("", "{}", "[]", {"type": "x"}, 5, {**recipe.to_dict(), "version": 9}):

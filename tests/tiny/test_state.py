@@ -69,9 +69,7 @@ def test_after_restoring_the_answer_is_the_cold_runs(loose_pair: Session, saved:
     assert loose_pair._draft.ids  # the draft model has its part back
 
 
-def test_another_process_can_restore_it(
-    loose_pair: Session, saved: Path, tiny_dir: Path
-) -> None:
+def test_another_process_can_restore_it(loose_pair: Session, saved: Path, tiny_dir: Path) -> None:
     expected = loose_pair.complete(PROMPT, **OPTIONS)
     with localspec.load(tiny_dir / "loose.gguf", tiny_dir / "loose-draft.gguf") as other:
         other.restore_state(saved)
@@ -121,7 +119,7 @@ def test_the_state_of_another_model_or_cache_is_refused(
 ) -> None:
     with (
         localspec.load(tiny_target) as other,
-        pytest.raises(StateFileError, match="target: .*loose.gguf.* then, .*target.gguf.* now"),
+        pytest.raises(StateFileError, match=r"target: .*loose.gguf.* then, .*target.gguf.* now"),
     ):
         other.restore_state(saved)
     with (

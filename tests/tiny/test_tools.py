@@ -24,7 +24,7 @@ QWEN = (
     "{% if m.role == 'assistant' and m.tool_calls %}{{ '<|im_start|>assistant' }}"
     "{% if m.content %}{{ '\\n' + m.content }}{% endif %}"
     "{% for call in m.tool_calls %}{% set call = call.function %}"
-    "{{ '\\n<tool_call>\\n{\"name\": \"' + call.name + '\", \"arguments\": ' }}"
+    '{{ \'\\n<tool_call>\\n{"name": "\' + call.name + \'", "arguments": \' }}'
     "{{ call.arguments | tojson }}{{ '}\\n</tool_call>' }}{% endfor %}{{ '<|im_end|>\\n' }}"
     "{% elif m.role == 'tool' %}"
     "{{ '<|im_start|>user\\n<tool_response>\\n' + m.content + '\\n</tool_response><|im_end|>\\n' }}"
@@ -65,9 +65,7 @@ def test_content_may_be_a_list_of_text_parts(vocabulary: Vocabulary) -> None:
         (None, "no part of a message"),
     ],
 )
-def test_other_parts_are_refused_by_name(
-    vocabulary: Vocabulary, part: Any, message: str
-) -> None:
+def test_other_parts_are_refused_by_name(vocabulary: Vocabulary, part: Any, message: str) -> None:
     with pytest.raises(InvalidOptionError, match=message):
         render(vocabulary, [USER, {"role": "user", "content": [part]}])
 
