@@ -100,9 +100,21 @@ def _methods(thing: Any) -> str:
 
 
 def _signature(function: Any) -> str:
+    """Written here, since Python's versions quote annotations differently."""
     signature = inspect.signature(function)
-    kept = [p for p in signature.parameters.values() if p.name != "self"]
-    return str(signature.replace(parameters=kept)).replace("'", "").replace('"', "'")
+    parts: list[str] = []
+    was_starred = False
+    for parameter in signature.parameters.values():
+        if parameter.name == "self":
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY and not was_starred:
+            parts.append("*")
+            was_starred = True
+        stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        is_plain = parameter.default is parameter.empty
+        value = "" if is_plain else f" = {parameter.default!r}"
+        parts.append(f"{stars}{parameter.name}: {parameter.annotation}{value}")
+    return f"({', '.join(parts)}) -> {signature.return_annotation}"
 
 
 def _doc(thing: Any, indent: str = "") -> str:

@@ -114,8 +114,8 @@ class Session(Inspected):
     ) -> AsyncEvents:
         """The same events for `async for`; see AsyncEvents on leaving early and on slow readers.
 
-        Decoding takes place in the one thread of this process that is made for it. While the
-        events are not all read, other calls of this session raise BusyError.
+        Decoding takes place in the one thread of this process that is made for it. Until the
+        answer is finished or left, other calls of this session raise BusyError.
         """
         answer = self._in_thread(lambda: self.stream(prompt, tools=tools, **options))
         return AsyncEvents(answer, decoding_thread)

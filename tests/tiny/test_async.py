@@ -74,7 +74,7 @@ def test_calls_of_many_tasks_wait_for_each_other(pair: Session, cold: localspec.
 
 def test_an_open_stream_makes_the_session_busy_and_no_deadlock(pair: Session) -> None:
     async def ask() -> None:
-        async for _ in pair.astream(PROMPT, **GREEDY):
+        async for _ in pair.astream(PROMPT, **LONG):
             with pytest.raises(BusyError):
                 await pair.acomplete(PROMPT, **GREEDY)
             return

@@ -136,7 +136,7 @@ def test_a_state_longer_than_the_context_is_refused(
     loose_pair.save_state(tmp_path / "long")
     with (
         localspec.load(tiny_dir / "loose.gguf", n_ctx=256) as small,
-        pytest.raises(StateFileError, match="400 tokens, but this context has 256"),
+        pytest.raises(StateFileError, match="401 tokens, but this context has 256"),
     ):
         small.restore_state(tmp_path / "long")
 
