@@ -8,6 +8,7 @@ It replaces what stands between the two marks of the page, and nothing else.
 from __future__ import annotations
 
 import argparse
+import textwrap
 from pathlib import Path
 
 import localspec
@@ -103,7 +104,12 @@ def words(
         f"{round_.draft_s * 1e3:.0f} ms (single figures, not a measurement of speed).",
         "",
     ]
-    return "\n".join(lines)
+    return "\n".join(_wrapped(line) for line in lines)
+
+
+def _wrapped(line: str) -> str:
+    """Prose of 100 columns; tables as they are."""
+    return line if line.startswith("|") else textwrap.fill(line, 100)
 
 
 def shown(text: str) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import io
 import re
 import runpy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 

@@ -27,7 +27,7 @@ from tests.tiny.test_law_end_to_end import LENGTH, PARAMS, PROMPT, Z_ACCEPT, Z_R
 contexts = laws.contexts
 law = laws.law
 
-N_SAMPLES = 4000
+N_SAMPLES = 2000
 
 
 class Favourite:
@@ -64,6 +64,7 @@ class Moody(Favourite):
         rng = np.random.default_rng(sum(ids))
         skewed = rng.dirichlet(np.full(64, 0.05))
         skewed[list(self.text)] += 1.0
+        skewed[self.text[min(len(ids) - len(PROMPT), LENGTH - 1)]] += 1.0
         return skewed / skewed.sum()
 
 
