@@ -6,6 +6,7 @@ assistant's `tool_calls` become objects where they are JSON text. Knows nothing 
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -104,8 +105,6 @@ def _call(call: Any, i: int) -> dict[str, Any]:
         raise InvalidOptionError(f"message {i} has a tool call without a function's name: {call!r}")
     arguments = function.get("arguments", {})
     if isinstance(arguments, str):
-        try:
+        with contextlib.suppress(ValueError):  # else the template gets the text as it is
             arguments = json.loads(arguments)
-        except ValueError:
-            pass  # a model wrote it so; the template gets the text
     return {**call, "type": "function", "function": {**function, "arguments": arguments}}

@@ -136,6 +136,7 @@ def test_a_time_limit_cuts_a_long_answer(tiny_target: Path, tiny_draft: Path) ->
         async def ask() -> localspec.Completion:
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(session.acomplete(PROMPT, **LONG), 0.02)
+            assert len(session._target.ids) < session.n_ctx // 2, "it went on to the end"
             return await session.acomplete(PROMPT, **GREEDY)
 
         assert asyncio.run(ask()).reason == "length"
