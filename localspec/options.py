@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from localspec.errors import InvalidOptionError
+from localspec.plugins import require_plugin
 from localspec.sampling.params import SamplingParams
+from localspec.speculation.own_shapes import shape_of
 
 __all__ = ["LoadOptions", "Options", "parse"]
 
@@ -90,7 +92,9 @@ class Options:
     by `block` and any other by `match`, whichever drafts were accepted more of late.
     n_alternatives: how many of both models' most probable tokens each RoundToken carries, at most
     64. drafter: model is the draft model, ngram copies what followed the same words earlier in the
-    text, splice is both, auto is both when the draft model can pay here and ngram when not.
+    text, splice is both, auto is both when the draft model can pay here and ngram when not; or the
+    name of an installed drafter, or a drafter of your own (see localspec.Guesser, Predictor,
+    Drafter). controller: None is n_draft or what pays; or an installed name, or your own.
     Raises InvalidOptionError for a value outside its range.
     """
 
@@ -109,7 +113,8 @@ class Options:
     n_draft: int | None = None
     n_draft_max: int | None = None
     verifier: str = "auto"
-    drafter: str = "auto"
+    drafter: Any = "auto"
+    controller: Any = None
     n_alternatives: int = 0
 
     def __post_init__(self) -> None:
@@ -122,7 +127,8 @@ class Options:
             raise InvalidOptionError("n_draft is exact and n_draft_max a bound: give one of them")
         _whole("n_alternatives", self.n_alternatives, 0, 64)
         _one_of("verifier", self.verifier, VERIFIERS)
-        _one_of("drafter", self.drafter, DRAFTERS)
+        _drafter(self.drafter)
+        _controller(self.controller, self.n_draft)
         given: Any = self.stop  # one string is taken too
         stop = (given,) if isinstance(given, str) else given
         if not isinstance(stop, (list, tuple)) or not all(
@@ -162,3 +168,28 @@ def _whole(name: str, value: Any, low: int, high: int | None = None) -> None:
 def _one_of(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         raise InvalidOptionError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
+
+
+def _drafter(value: Any) -> None:
+    if isinstance(value, str):
+        if value not in DRAFTERS:
+            require_plugin("drafters", value, DRAFTERS)
+    elif not callable(value) and shape_of(value) is None:
+        raise InvalidOptionError(
+            f"drafter is {type(value).__name__}: give a name, or an object with guess(ids, n_max), "
+            "predict(ids) or propose(ids, pace), or a callable that makes one from a Vocabulary"
+        )
+
+
+def _controller(value: Any, n_draft: int | None) -> None:
+    if value is None:
+        return
+    if n_draft is not None:
+        raise InvalidOptionError("n_draft fixes the length of drafts: leave out the controller")
+    if isinstance(value, str):
+        require_plugin("controllers", value, ())
+    elif not callable(value) and not callable(getattr(value, "begin", None)):
+        raise InvalidOptionError(
+            f"controller is {type(value).__name__}: give a name, an object with begin() and "
+            "observe(), or a callable that makes one"
+        )

@@ -40,6 +40,7 @@ ANSWERING = (
     "n_draft_max",
     "verifier",
     "drafter",
+    "controller",
     "logit_bias",
 )
 
@@ -76,11 +77,13 @@ _OPTIONS: tuple[Callable[[F], F], ...] = (
     ),
     click.option(
         "--drafter",
-        type=click.Choice(["auto", "model", "ngram", "splice", "none"]),
-        help="Who guesses; `none` is plain decoding.",
+        metavar="NAME",
+        help="Who guesses: auto, model, ngram, splice, an installed drafter's name, or none "
+        "(plain decoding).",
     ),
     click.option("--n-draft", "-K", type=int, help="Tokens drafted each round, exactly."),
     click.option("--n-draft-max", type=int, help="Most tokens of a draft.  [default: 16]"),
+    click.option("--controller", metavar="NAME", help="An installed controller of draft lengths."),
     click.option(
         "--exact",
         is_flag=True,

@@ -20,7 +20,7 @@ from localspec.errors import EngineError, InvalidOptionError
 from localspec.llama.model import Model
 from localspec.llama.native import cache_type, last_error
 
-__all__ = ["CancelFlag", "Cancelled", "Context"]
+__all__ = ["CancelFlag", "Cancelled", "Context", "common_prefix"]
 
 _FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
 
@@ -155,6 +155,18 @@ class Context:
         if not self.truncate(n):
             self.clear()
         return len(self.ids)
+
+    @property
+    def handle(self) -> Any:
+        """The native pointer, for localspec.llama alone."""
+        if self._ctx is None:
+            raise EngineError("this context was closed")
+        return self._ctx
+
+    @property
+    def n_positions(self) -> int:
+        """Positions that the memory itself says it holds; len(ids) unless something is wrong."""
+        return self._pos_max() + 1
 
     def close(self) -> None:
         """Free the cache and the batch; a second call does nothing."""

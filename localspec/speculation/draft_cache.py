@@ -42,6 +42,21 @@ class DraftCache:
         """True when the draft model knows this id and means the same by it."""
         return token < self.n_shared and token not in self.foreign_ids
 
+    @property
+    def start(self) -> int:
+        """Tokens at the beginning of the text that it never read."""
+        return self._start
+
+    def resume(self, start: int) -> None:
+        """The context was filled from outside with `ids[start:]` of a text."""
+        self._start = start
+
+    def clear(self) -> None:
+        """Forget everything, as after a fresh load."""
+        self.context.clear()
+        self._start = 0
+        self._n_checked = 0
+
     def prepare(self, ids: Sequence[int], worth_reading: Callable[[int], bool]) -> None:
         """Read a prompt, its last token apart, or the end of a long one; or nothing of it."""
         self._n_checked = 0

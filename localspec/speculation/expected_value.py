@@ -191,12 +191,13 @@ class ExpectedValueController:
         pace, known = self._pace, self.experience
         assert pace is not None
         spoke = False
-        for token, feature in zip(round_.tokens, pace.features, strict=False):
+        drafted = round_.tokens[: round_.n_draft]  # a draft may have been cut after it was weighed
+        for token, feature, kind in zip(drafted, pace.features, pace.kinds, strict=False):
             if token.verdict == "discarded":
                 break
             # min(1, p/q) is the chance that this token had, whatever the coin said
             accepted = min(1.0, token.p / token.q) if token.q else float(token.p > 0)
-            if token.source == "ngram":
+            if kind == "ngram":
                 known.copies.observe(feature, accepted)
                 continue
             spoke = True
@@ -243,6 +244,7 @@ class ExpectedValuePace:
         self.invested = 0.0  # seconds of catch-up beyond an ordinary step
         self.began: Source = "none"
         self.features: list[float] = []
+        self.kinds: list[Source] = []  # of each drafted token
         self._chance = 1.0  # that every token so far is accepted
         self._tokens = 0.0  # expected accepted tokens
         self._last = self._known.alpha
@@ -283,7 +285,7 @@ class ExpectedValuePace:
             if max(stop, onward) <= self._value[-1]:
                 return False
         self._last = alpha
-        self._push(confidence, alpha)
+        self._push("model", confidence, alpha)
         return True
 
     def copy(self, match_length: int, n_available: int) -> int:
@@ -294,7 +296,7 @@ class ExpectedValuePace:
         if self.features and self._onward(len(self.features)) > value:
             return 0
         for j in range(n):
-            self._push(match_length + j, self._known.copies.rate(match_length + j))
+            self._push("ngram", match_length + j, self._known.copies.rate(match_length + j))
         return n
 
     def trim(self) -> int:
@@ -317,7 +319,8 @@ class ExpectedValuePace:
         """Keep D fresh."""
         self._controller.costs.draft.observe(n_tokens, depth, seconds)
 
-    def _push(self, feature: float, alpha: float) -> None:
+    def _push(self, kind: Source, feature: float, alpha: float) -> None:
+        self.kinds.append(kind)
         self.features.append(feature)
         self._chance *= alpha
         self._tokens += self._chance

@@ -1,4 +1,4 @@
-"""The cases run on the tiny models, as tests/tiny does."""
+"""The cases run on tiny models, one thread each (see tests/tiny/conftest.py)."""
 
 from tests.tiny.conftest import no_trials, one_thread, own_costs
 
