@@ -16,6 +16,7 @@ from localspec.library.vocabulary_match import compare_vocabularies
 from localspec.llama.context import CancelFlag, Context
 from localspec.llama.devices import engine_identity, physical_cores, supports_gpu_offload
 from localspec.llama.model import Model
+from localspec.llama.rollback import rollback_refused
 from localspec.options import DEFAULT_N_CTX, LoadOptions
 
 __all__ = ["Loaded", "Pair"]
@@ -52,7 +53,8 @@ class Pair:
     """Loaded models and their contexts; close() frees them.
 
     notes: what a person should know about this load. draft is None without a draft model, and
-    when its memory cannot be cut back. Raises a LocalspecError for files that do not fit.
+    when its memory cannot take tokens back; rollback_refused says why the target's cannot, None
+    when it can. Raises a LocalspecError for files that do not fit.
     """
 
     def __init__(self, target_path: Path, draft_path: Path | None, options: LoadOptions) -> None:
@@ -151,14 +153,18 @@ class Pair:
         target = self._model(self.target_header.path, options.n_gpu_layers)
         cache = _EXACT_CACHE if options.exact else _CACHE
         self.target = self._context(target, cache, max_rows=_TARGET_ROWS)
+        self.rollback_refused = rollback_refused(self.target)
         self.draft: Context | None = None
         if self.draft_header is None:
             return
-        draft = self._model(self.draft_header.path, options.n_gpu_layers_draft)
-        if draft.rollback_refused:
-            self.notes.append(f"the draft model is not used: {draft.rollback_refused}")
+        draft = self._context(
+            self._model(self.draft_header.path, options.n_gpu_layers_draft), _CACHE, max_rows=1
+        )
+        refused = rollback_refused(draft)
+        if refused is None:
+            self.draft = draft
         else:
-            self.draft = self._context(draft, _CACHE, max_rows=1)
+            self.notes.append(f"the draft model is not used: {refused}")
 
     def _model(self, path: Path, n_gpu_layers: int) -> Model:
         model = Model(

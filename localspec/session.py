@@ -116,8 +116,8 @@ class Session:
 
     @property
     def can_draft(self) -> bool:
-        """False when the target's memory cannot be cut back, so that it runs plain."""
-        return self._target.model.rollback_refused is None
+        """False when the target's memory cannot take tokens back, so that it runs plain."""
+        return self._pair.rollback_refused is None
 
     @property
     def exact(self) -> bool:
@@ -247,6 +247,7 @@ class Session:
             target = self._target
             target.keep_prefix(ids)
             target.decode(ids[len(target.ids) :], n_rows=0)
+            target.checkpoint()
             rows = [row.copy() for row in target.decode(batch, n_rows=len(batch))]
             target.keep_prefix(ids)
             return rows

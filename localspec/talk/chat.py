@@ -18,6 +18,7 @@ from localspec.chat.thinking import opens_thinking, split
 from localspec.errors import BusyError, InvalidOptionError, LocalspecError
 from localspec.speculation.events import Finished, Prefill, Round
 from localspec.talk.figures import Figures
+from localspec.talk.fitting import Fitted, answer_room, fit
 from localspec.talk.settings import ChatSettings
 from localspec.talk.speaker import (
     Answered,
@@ -37,7 +38,10 @@ N_ALTERNATIVES = 5
 
 @dataclass(slots=True)
 class Live:
-    """An answer that grows. `turn` is where it will stand; before: what it continues."""
+    """An answer that grows. `turn` is where it will stand; before: what it continues.
+
+    notes: what is to be said about it besides what the engine says.
+    """
 
     turn: Turn
     before: Turn | None
@@ -54,6 +58,7 @@ class Live:
     n_saved: int = 0
     n_saved_rounds: int = 0
     saved_at: float = 0.0
+    notes: tuple[str, ...] = ()
 
     @property
     def is_reading(self) -> bool:
@@ -87,6 +92,7 @@ class Chat:
         self.waiting: Turn | None = None  # a question asked before the model was ready
         self._speaker = speaker
         self._clock = clock
+        self._oldest: str | None = None  # the turn from which the model is given the conversation
 
     @property
     def conversation(self) -> Conversation:
@@ -112,7 +118,8 @@ class Chat:
         """Ask; `@path` attaches files, which are returned.
 
         Asked before the model is ready, the question waits for it. Raises BusyError in an
-        answer, AttachmentError, InvalidOptionError for nothing.
+        answer, AttachmentError, InvalidOptionError for nothing, ContextOverflowError for a message
+        that the context cannot hold; older messages are left out first (see talk/fitting.py).
         """
         self._require_silence(may_load=True)
         if not text.strip():
@@ -162,7 +169,7 @@ class Chat:
                 f"the answer was written by {turn.model}, and {self.talker.target_path.name} is "
                 "loaded: /retry answers anew"
             )
-        self._begin(turn.parent, before=turn)
+        self._begin(turn.parent, self._fit(turn.parent, n_behind=len(turn.token_ids)), turn)
 
     def branch(self, turn_id: str, step: int) -> None:
         """Read the neighbouring branch at this turn."""
@@ -191,6 +198,7 @@ class Chat:
         if saved is None:
             self.saved.conversation.system = system
         self.figures = None
+        self._oldest = None
 
     def set_system(self, text: str) -> None:
         """Another system prompt for the answers from here on."""
@@ -227,20 +235,44 @@ class Chat:
 
     def _ask(self, text: str, parent: str | None) -> None:
         question = Turn(new_id(), parent, "user", text)
+        fitted = self._fit(parent, question) if self.talker is not None else None
         self.saved.add(question)
-        if self.talker is None:
+        if fitted is None:
             self.waiting = question
         else:
-            self._answer(question)
+            self._begin(question.id, fitted)
 
     def _answer(self, question: Turn) -> None:
+        fitted = self._fit(question.id)
         self.conversation.head = question.id
-        self._begin(question.id)
+        self._begin(question.id, fitted)
 
-    def _begin(self, parent: str | None, before: Turn | None = None) -> None:
+    def _fit(self, head: str | None, question: Turn | None = None, n_behind: int = 0) -> Fitted:
+        """What the model is given of the branch up to `head`, and of a question behind it."""
         talker = self.talker
         assert talker is not None
-        messages = self.conversation.messages(parent)
+        turns = self.conversation.path(head) if head is not None else []
+        messages = self.conversation.messages(head)
+        if question is not None:
+            turns.append(question)
+            messages.append({"role": "user", "content": question.text})
+        ids = [turn.id for turn in turns]
+        first = ids.index(self._oldest) if self._oldest in ids else 0
+        fitted = fit(
+            messages,
+            lambda some: len(talker.encode(some)),
+            talker.n_ctx,
+            room=answer_room(talker.n_ctx, self.settings.options.max_tokens),
+            n_behind=n_behind,
+            first=first,
+        )
+        self._oldest = ids[fitted.first] if fitted.first else None
+        return fitted
+
+    def _begin(self, parent: str | None, fitted: Fitted, before: Turn | None = None) -> None:
+        talker = self.talker
+        assert talker is not None
+        messages = fitted.messages
         opened = opens_thinking(talker.render(messages))
         turn = before or Turn(
             new_id(), parent, "assistant", "", model=talker.target_path.name, opened=opened
@@ -252,6 +284,8 @@ class Chat:
         if before is not None:
             prompt = [*talker.encode(messages), *before.token_ids]
         self.live = Live(turn, before, self._clock())
+        if fitted.notice is not None:
+            self.live.notes = (fitted.notice,)
         if before is not None:
             self.live.text = before.text
             self.live.n_saved = len(before.text)
@@ -344,7 +378,7 @@ class Chat:
                 timings=timings,
                 rounds=(*before, *live.rounds),
                 thinking_s=live.thinking_s if live.thinking_s is not None else live.turn.thinking_s,
-                notes=notes,
+                notes=(*live.notes, *notes),
             )
         )
 
