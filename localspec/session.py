@@ -46,7 +46,8 @@ class Completion:
 class Session:
     """A loaded pair. Use it as a context manager, or call close().
 
-    One generation at a time: a second caller gets BusyError. What was evaluated for one prompt
+    One generation at a time: a second caller gets BusyError, or waits for its turn with
+    when_busy="wait". What was evaluated for one prompt
     is reused for the next that begins with the same tokens, and what was measured and learned
     about the pair serves the next answer.
 
@@ -62,7 +63,7 @@ class Session:
         options: LoadOptions | None = None,
     ) -> None:
         self._pair = pair = Pair(target_path, draft_path, options or LoadOptions())
-        self._exclusive = Exclusive()
+        self._exclusive = Exclusive(wait=pair.options.when_busy == "wait")
         self._template = ChatTemplate(
             pair.target.model.chat_template,
             pair.target.model.vocabulary,
@@ -199,8 +200,13 @@ class Session:
             raise InvalidOptionError("chat takes a list of messages; use complete for plain text")
         return self.complete(messages, **options)
 
-    def cancel(self) -> None:
-        """Stop the running answer; callable from any thread. It finishes as `cancelled`."""
+    def cancel(self, *, waiting: bool = False) -> None:
+        """Stop the running answer; callable from any thread. It finishes as `cancelled`.
+
+        waiting: those who wait for their turn (when_busy="wait") get CancelledError too.
+        """
+        if waiting:
+            self._exclusive.lock.send_away()
         if self._exclusive.lock.locked():
             self._pair.cancel.set()
 
@@ -258,7 +264,11 @@ class Session:
             self._planner.forget()
 
     def close(self) -> None:
-        """Free both models and keep the costs for the next load. Call it when nothing runs."""
+        """Free both models and keep the costs for the next load. Call it when nothing runs.
+
+        Who waits for a turn gets CancelledError.
+        """
+        self._exclusive.lock.send_away()
         self._pricing.keep()
         self._pair.close()
 

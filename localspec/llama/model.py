@@ -97,6 +97,7 @@ class Model:
     def close(self) -> None:
         """Free the weights. Contexts over the model must be closed first."""
         if self._model is not None:
+            self.vocabulary.close()
             llama_cpp.llama_model_free(self._model)
             self._model = None
 

@@ -31,14 +31,16 @@ def distribution(logits: Logits, params: SamplingParams, history: Sequence[int])
     position, prompt included; only the last `penalty_last_n` matter.
     Raises EngineError when the row holds NaN or +inf, or forbids every token.
     """
+    raw = logits
     if params.logit_bias or params.uses_history:
         logits = logits.copy()
-        _add_bias(logits, params)
-        _penalise(logits, params, history)
+        with np.errstate(over="ignore", invalid="ignore"):  # told below
+            _add_bias(logits, params)
+            _penalise(logits, params, history)
     best = int(logits.argmax())
     top = float(logits[best])
     if not math.isfinite(top):
-        raise EngineError(_bad_row(top))
+        raise EngineError(_bad_row(top, float(raw.max())))
     if params.greedy:
         return Distribution.one_hot(best)
 
@@ -52,7 +54,8 @@ def distribution(logits: Logits, params: SamplingParams, history: Sequence[int])
     if params.top_p < 1.0:
         ids, values = _top_p(ids, values, top, params.top_p * normaliser)
 
-    weights = np.exp((values.astype(np.float64) - top) / params.temperature)
+    with np.errstate(over="ignore"):  # a tiny temperature: -inf, and a weight of 0
+        weights = np.exp((values.astype(np.float64) - top) / params.temperature)
     return Distribution.from_weights(ids, weights)
 
 
@@ -116,9 +119,11 @@ def _top_p(
     return ids[order], values[order]
 
 
-def _bad_row(top: float) -> str:
-    if top == -math.inf:
+def _bad_row(top: float, raw_top: float) -> str:
+    if top == -math.inf and raw_top > -math.inf:
         return "every token is forbidden at this position: loosen logit_bias"
+    if math.isfinite(raw_top):
+        return f"logit_bias or a penalty is too large for this model: a logit became {top}"
     return (
         f"the model returned {top} among its logits: the file is damaged or this quantisation "
         "overflows on this device; try another file or n_gpu_layers=0"

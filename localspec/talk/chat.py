@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from localspec.chat.attachments import Attachment, expand
 from localspec.chat.conversation import Conversation, Turn, new_id
-from localspec.chat.marks import Mark, MarkedText
+from localspec.chat.marks import Mark
 from localspec.chat.saved import SavedChat
 from localspec.chat.thinking import opens_thinking, split
 from localspec.errors import BusyError, InvalidOptionError, LocalspecError
-from localspec.speculation.events import Finished, Prefill, Round
+from localspec.speculation.events import Finished, Prefill
 from localspec.talk.figures import Figures
 from localspec.talk.fitting import Fitted, answer_room, fit
+from localspec.talk.live import Live
 from localspec.talk.settings import ChatSettings
 from localspec.talk.speaker import (
     Answered,
@@ -34,36 +35,6 @@ __all__ = ["Chat", "Live"]
 
 _SAVE_EVERY_S = 1.0
 N_ALTERNATIVES = 5
-
-
-@dataclass(slots=True)
-class Live:
-    """An answer that grows. `turn` is where it will stand; before: what it continues.
-
-    notes: what is to be said about it besides what the engine says.
-    """
-
-    turn: Turn
-    before: Turn | None
-    started: float
-    figures: Figures = field(default_factory=Figures)
-    marked: MarkedText = field(default_factory=MarkedText)
-    text: str = ""
-    rounds: list[Round] = field(default_factory=list)
-    prompt_done: int = 0
-    prompt_total: int = 0
-    stopping: bool = False
-    thinking_since: float | None = None
-    thinking_s: float | None = None
-    n_saved: int = 0
-    n_saved_rounds: int = 0
-    saved_at: float = 0.0
-    notes: tuple[str, ...] = ()
-
-    @property
-    def is_reading(self) -> bool:
-        """True until the first round: the prompt is being read."""
-        return not self.rounds
 
 
 class Chat:
@@ -109,7 +80,7 @@ class Chat:
         self._require_silence()
         if settings is not None:
             self.settings = settings
-        self.talker = None
+        self.talker = self._oldest = None  # another context may hold more
         self.failure = self.outlook = None
         self.loading = "loading …"
         self._speaker.load(self.settings.order)
@@ -257,7 +228,8 @@ class Chat:
             turns.append(question)
             messages.append({"role": "user", "content": question.text})
         ids = [turn.id for turn in turns]
-        first = ids.index(self._oldest) if self._oldest in ids else 0
+        oldest = self._oldest
+        first = ids.index(oldest) if oldest is not None and oldest in ids else 0
         fitted = fit(
             messages,
             lambda some: len(talker.encode(some)),
@@ -366,7 +338,7 @@ class Chat:
         self.live = None
         before = live.before.rounds if live.before else ()
         if token_ids is None:
-            token_ids = _ids(live)
+            token_ids = live.committed_ids()
         if not live.text and reason in ("cancelled", "interrupted"):
             return  # stopped before the first word: nothing to keep
         self.saved.add(
@@ -408,9 +380,3 @@ class Chat:
     def _require_model(self) -> None:
         if self.talker is None:
             raise InvalidOptionError(f"no model is loaded: {self.failure or 'use /model'}")
-
-
-def _ids(live: Live) -> tuple[int, ...]:
-    before = live.before.token_ids if live.before else ()
-    made = [token.id for round_ in live.rounds for token in round_.tokens if token.committed]
-    return (*before, *made)
