@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ __all__ = ["costs_folder", "load_costs", "save_costs"]
 
 
 _MOST_FILES = 200
+_STALE_S = 3600.0  # a partial file this old was left by a process that was killed
 
 
 def costs_folder() -> Path:
@@ -66,6 +68,10 @@ def _prune(folder: Path) -> None:
             written.append((file.stat().st_mtime, file))
     for _, file in sorted(written, reverse=True)[_MOST_FILES:]:
         file.unlink(missing_ok=True)
+    for file in folder.glob("*.part"):
+        with contextlib.suppress(OSError):
+            if time.time() - file.stat().st_mtime > _STALE_S:
+                file.unlink()
 
 
 def _file(model: Path, settings: Mapping[str, Any]) -> Path:
