@@ -142,8 +142,7 @@ class Context:
 
     @property
     def replays(self) -> bool:
-        """True when the memory cannot be cut: it goes back to a checkpoint, and the tokens behind
-        that are decoded again."""
+        """True when the memory cannot be cut, so that tokens behind a checkpoint are read again."""
         return self.model.is_recurrent
 
     def checkpoint(self, *, keep: bool = False) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from localspec.options import LoadOptions
 from localspec.session import Session
 from tests.cases.proof import shown_by
-from tests.tiny.truth import Truth, write
+from tests.tiny.truth import write
 
 REPETITIVE = [1, *([270, 280, 290, 265] * 62)]
 
@@ -17,7 +17,6 @@ def test_long_drafts_at_the_end_of_the_window(tiny_dir: Path) -> None:
 
     The smallest context of llama.cpp is 256, so the prompt has 249 tokens, not 56 of 64.
     """
-    truth = Truth(write(tiny_dir, "attention"))
     load = LoadOptions(n_ctx=256)
     for kind in ("attention", "window", "mamba", "jamba"):
         with Session(write(tiny_dir, kind), write(tiny_dir, kind, noise=0.1), load) as session:
@@ -26,7 +25,6 @@ def test_long_drafts_at_the_end_of_the_window(tiny_dir: Path) -> None:
                 assert got.reason == "context"
                 assert len(got.token_ids) == 256 - len(REPETITIVE) + 1
                 assert session.complete([1, 270], max_tokens=2, temperature=0.0).token_ids
-    truth.session.close()
     shown_by("tiny.test_engine.test_a_full_context_ends_with_its_own_reason")
 
 
