@@ -34,7 +34,7 @@ from tests.tiny.truth import Truth, write
 N_SEQUENCES = int(os.environ.get("LOCALSPEC_SEQUENCES", "40"))
 N_STEPS = 12
 LOAD = LoadOptions(n_ctx=256, n_batch=16)
-TARGETS = ("attention", "window", "experts", "mamba", "rwkv", "jamba", "lfm2")
+TARGETS = ("attention", "window", "experts", "mamba", "jamba", "lfm2")
 DRAFTS = (("same", {"noise": 0.1}), ("same", {"seed": 99}), ("mamba", {"seed": 5}))
 LONGEST = 120
 

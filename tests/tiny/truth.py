@@ -26,11 +26,10 @@ KINDS: dict[str, Callable[..., Path]] = {
     "window": tiny_models.write_gemma_swa,
     "experts": tiny_models.write_moe,
     "mamba": tiny_models.write_mamba,
-    "rwkv": tiny_models.write_rwkv7,
     "jamba": tiny_models.write_jamba,
     "lfm2": tiny_models.write_lfm2,
 }
-RECURRENT = ("mamba", "rwkv", "jamba", "lfm2")
+RECURRENT = ("mamba", "jamba", "lfm2")
 
 _LOGIT_TOLERANCE = 5e-3  # F16 keys and values
 _CHANCE_TOLERANCE = 2e-3
