@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from localspec.errors import EngineError
 from localspec.llama.context import Context
 
 __all__ = ["rollback_refused"]
@@ -33,6 +34,8 @@ def rollback_refused(context: Context) -> str | None:
         again = context.decode([third], n_rows=1)[0]
         if not np.abs(again - clean).max() <= _TOLERANCE * max(1.0, float(np.ptp(clean))):
             return "its memory is recurrent, and a restored state gave other logits"
+    except EngineError as error:
+        return f"its memory is recurrent, and a restored state could not be used: {error}"
     finally:
         context.clear()
     return None

