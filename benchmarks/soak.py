@@ -171,7 +171,9 @@ def main() -> int:
                     "n_tokens": soak.n_tokens,
                     "counts": dict(soak.counts),
                     "errors": soak.errors,
-                    "rss_mb": [round(size / 1e6, 1) for _, size in readings[:: max(1, len(readings) // 12)]],
+                    "rss_mb": [
+                        round(size / 1e6, 1) for _, size in readings[:: max(1, len(readings) // 12)]
+                    ],
                     "rss_growth": grown,
                     "is_flat": is_flat,
                     "ended": ended,

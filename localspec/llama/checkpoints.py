@@ -94,8 +94,7 @@ class Checkpoints:
     def _keep(self, snapshot: _Snapshot) -> None:
         self._kept.append(snapshot)
         while len(self._kept) > 1 and (
-            len(self._kept) > _KEPT
-            or sum(len(kept.state) for kept in self._kept) > _KEPT_BYTES
+            len(self._kept) > _KEPT or sum(len(kept.state) for kept in self._kept) > _KEPT_BYTES
         ):
             del self._kept[0]
 

@@ -12,7 +12,15 @@ from time import perf_counter
 from localspec.llama.context import Context
 from localspec.speculation.costs import CostTable, Undo
 
-__all__ = ["DRAFT_ALL", "DRAFT_SIZES", "TARGET_ALL", "TARGET_SIZES", "measure", "measure_undo", "renew"]
+__all__ = [
+    "DRAFT_ALL",
+    "DRAFT_SIZES",
+    "TARGET_ALL",
+    "TARGET_SIZES",
+    "measure",
+    "measure_undo",
+    "renew",
+]
 
 TARGET_SIZES = (1, 8, 2, 4, 16, 3, 6, 12)  # the large ones early: no guess beyond them
 DRAFT_SIZES = (1, 2, 16, 64)

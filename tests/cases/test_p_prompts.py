@@ -16,7 +16,7 @@ GREEDY = {"temperature": 0.0, "max_tokens": 4}
 
 
 def test_nothing_to_send(tiny_dir: Path) -> None:
-    """"" and [] are refused by name, spaces are text, and the next answer is unharmed."""
+    """ "" and [] are refused by name, spaces are text, and the next answer is unharmed."""
     with Session(write(tiny_dir, "attention")) as session:
         for empty in ("", []):
             with pytest.raises(EmptyPromptError, match="nothing to continue"):

@@ -49,9 +49,7 @@ def check(session: Session, truth: Truth) -> None:
 
 @pytest.mark.parametrize("drafter", ["model", "splice", "ngram", "none"])
 @pytest.mark.parametrize("how", ["close", "abandon", "throw"])
-def test_a_stream_left_at_any_event(
-    session: Session, truth: Truth, drafter: str, how: str
-) -> None:
+def test_a_stream_left_at_any_event(session: Session, truth: Truth, drafter: str, how: str) -> None:
     session.clear_cache()
     n_events = len(list(session.stream(PROMPT, **OPTIONS, drafter=drafter)))
     for at in range(n_events + 1):
@@ -106,7 +104,7 @@ def test_every_code_of_llama_decode(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         faults = Faults(patch, ("llama_decode",))
-        for at in range(0, 14):
+        for at in range(14):
             session.clear_cache()
             faults.arm(at, (kind_of_failure, code))
             if code == 2:
@@ -123,7 +121,7 @@ def test_an_abort_in_the_middle_of_any_decode(session: Session, truth: Truth) ->
     """llama.cpp itself stops halfway: a recurrent state may be half written then."""
     with pytest.MonkeyPatch.context() as patch:
         faults = Faults(patch, ("llama_decode",))
-        for at in range(0, 14):
+        for at in range(14):
             session.clear_cache()
             faults.arm(at, "abort", session._pair.cancel)
             got = session.complete(PROMPT, **OPTIONS, drafter="model")

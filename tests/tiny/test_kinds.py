@@ -68,9 +68,7 @@ def test_text_is_the_plain_text_of_every_kind(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_serves_as_a_draft(
-    tiny_dir: Path, truths: dict[str, Truth], kind: str
-) -> None:
+def test_every_kind_serves_as_a_draft(tiny_dir: Path, truths: dict[str, Truth], kind: str) -> None:
     with Session(write(tiny_dir, "attention"), write(tiny_dir, kind, seed=5)) as session:
         assert session.has_draft_model
         for n_draft in (1, 4, 9):

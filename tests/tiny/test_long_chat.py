@@ -59,7 +59,9 @@ def test_thirty_turns_in_a_context_of_512(chat: Chat) -> None:
 
 def test_a_message_that_no_context_holds_is_refused_by_name(chat: Chat) -> None:
     before = len(chat.conversation)
-    with pytest.raises(ContextOverflowError, match=r"have [\d,]+ tokens, but the context holds 512"):
+    with pytest.raises(
+        ContextOverflowError, match=r"have [\d,]+ tokens, but the context holds 512"
+    ):
         chat.send("x" * 3000)
     assert len(chat.conversation) == before, "it is not in the way of the next question"
     chat.send("short")

@@ -14,8 +14,8 @@ from tests.tiny_models.common import (
     _BUSY,
     _STEADY,
     CHATML,
-    DT_RANK,
     D_STATE,
+    DT_RANK,
     EOS,
     HEAD_DIM,
     N_EMBD,
@@ -202,9 +202,7 @@ def _add_rwkv(writer: gguf.GGUFWriter, w: _Random, layer: int) -> None:
     writer.add_tensor(
         f"{blk}time_mix_output.weight", w(f"{blk}time_mix_output", (N_EMBD, N_EMBD), _BUSY)
     )
-    writer.add_tensor(
-        f"{blk}channel_mix_lerp_k.weight", np.full((1, 1, N_EMBD), 0.5, np.float32)
-    )
+    writer.add_tensor(f"{blk}channel_mix_lerp_k.weight", np.full((1, 1, N_EMBD), 0.5, np.float32))
     writer.add_tensor(f"{blk}channel_mix_key.weight", w(f"{blk}channel_mix_key", (N_FF, N_EMBD)))
     writer.add_tensor(
         f"{blk}channel_mix_value.weight", w(f"{blk}channel_mix_value", (N_EMBD, N_FF))

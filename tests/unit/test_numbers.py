@@ -26,9 +26,7 @@ def row(*values: float) -> np.ndarray:
 @pytest.mark.parametrize("params", CHAINS)
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("at", [0, 2, 4])
-def test_one_poisoned_logit_is_a_named_error(
-    params: SamplingParams, bad: float, at: int
-) -> None:
+def test_one_poisoned_logit_is_a_named_error(params: SamplingParams, bad: float, at: int) -> None:
     logits = row(1, 2, 3, 4, 5)
     logits[at] = bad
     with pytest.raises(EngineError, match="returned (nan|inf) among its logits"):
@@ -41,9 +39,7 @@ def test_one_poisoned_logit_is_a_named_error(
 def test_an_all_masked_row_is_told_apart(params: SamplingParams) -> None:
     with pytest.raises(EngineError, match="the model returned -inf"):
         distribution(row(-math.inf, -math.inf), params, ())
-    banned = SamplingParams(
-        temperature=params.temperature, logit_bias={0: -math.inf, 1: -math.inf}
-    )
+    banned = SamplingParams(temperature=params.temperature, logit_bias={0: -math.inf, 1: -math.inf})
     with pytest.raises(EngineError, match="every token is forbidden"):
         distribution(row(1, 2), banned, ())
 

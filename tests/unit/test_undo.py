@@ -67,9 +67,7 @@ class Replaying:
             ),
         )
         self.made.observe(
-            Round(
-                0, k, a, tokens, "", draft_s, verify_s, elapsed, 100, n_replayed=self.n_replay
-            )
+            Round(0, k, a, tokens, "", draft_s, verify_s, elapsed, 100, n_replayed=self.n_replay)
         )
         self.n_missing = 0 if guesses else self.n_missing + 1
         self.n_replay = self.n_replay + a + 1 if a < k else 0
