@@ -382,7 +382,7 @@ class Engine:
         )
 
     def _settle(self) -> None:
-        """Cut both caches to the committed tokens, the last one apart, or to a checkpoint before."""
+        """Cut both caches to what is committed, the last token apart, or to a checkpoint before."""
         self._target.keep_prefix(self._ids[:-1])
         if self._drafter is not None:
             self._drafter.settle(self._ids)

@@ -6,7 +6,8 @@ K tokens is worth
     Σ_{i≤K} Π_{j≤i} α_j  −  ρ · (time of the draft + T(K+1) − T(1))
 
 tokens more than a plain step. Where the target's memory cannot be cut, T(K+1) has with it what a
-refusal would cost, times its chance, and the tokens that the batch must begin with. α_j is calibrated online for each kind of guess, T and D are the
+refusal would cost, times its chance, and the tokens that the batch must begin with.
+α_j is calibrated online for each kind of guess, T and D are the
 measured tables. Before a row of the draft model is seen its α is what the last rows promise;
 afterwards it is what its confidence promises.
 """

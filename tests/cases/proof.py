@@ -8,7 +8,7 @@ __all__ = ["shown_by"]
 
 
 def shown_by(*names: str) -> None:
-    """names: `tiny.test_engine.test_budget`, below `tests`. Raises AssertionError for a wrong one."""
+    """names: as `tiny.test_engine.test_budget`. Raises AssertionError for a wrong one."""
     for name in names:
         module, _, test = name.rpartition(".")
         found = getattr(importlib.import_module(f"tests.{module}"), test, None)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
+from localspec.errors import LocalspecError
 from localspec.options import LoadOptions
 from localspec.session import Session
 from localspec.speculation.events import Finished, Prefill
@@ -67,8 +70,6 @@ def test_quitting_in_mid_generation() -> None:
 
 def test_closing_a_session_with_an_unfinished_stream(tiny_dir: Path) -> None:
     """The models are freed under a stream: it ends with a named error or at once, no crash."""
-    from localspec.errors import LocalspecError
-
     session = Session(write(tiny_dir, "mamba"), write(tiny_dir, "mamba", noise=0.1))
     stream = session.stream([1, 270, 280], temperature=0.0, n_draft=3)
     for _ in range(3):
@@ -76,15 +77,7 @@ def test_closing_a_session_with_an_unfinished_stream(tiny_dir: Path) -> None:
     started = time.monotonic()
     session.close()
     assert time.monotonic() - started < 2
-    try:
+    with pytest.raises(LocalspecError, match="closed"):
         list(stream)
-    except LocalspecError as error:
-        assert "closed" in str(error)
-    else:
-        raise AssertionError("a closed session answered")
-    try:
+    with pytest.raises(LocalspecError, match="closed"):
         session.complete("the end")
-    except LocalspecError as error:
-        assert "closed" in str(error)
-    else:
-        raise AssertionError("a closed session answered")

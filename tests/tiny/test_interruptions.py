@@ -57,7 +57,7 @@ def test_a_stream_left_at_any_event(session: Session, truth: Truth, drafter: str
             session.clear_cache()
         stream = session.stream(PROMPT, **OPTIONS, drafter=drafter)
         for _ in range(min(at, n_events)):
-            next(stream)
+            next(stream, None)  # what is cached is not read again: fewer events
         if how == "close":
             stream.close()  # type: ignore[attr-defined]
         elif how == "throw":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -141,7 +142,7 @@ def test_rounds_tell_what_was_read_again(tiny_dir: Path, kind: str) -> None:
         events = list(session.stream(PROMPT, drafter="model", n_draft=3, **GREEDY))
     rounds = [event for event in events if isinstance(event, Round)]
     again = 0
-    for before, round_ in zip(rounds, rounds[1:], strict=False):
+    for before, round_ in itertools.pairwise(rounds):
         refused = before.n_accepted < before.n_draft
         again = again + before.n_accepted + 1 if refused else 0
         if again > 8:  # then they are read apart

@@ -1,4 +1,4 @@
-"""Logits that no sound model gives: a named error, or what arithmetic means; never a wrong token."""
+"""Logits that no sound model gives: a named error, or plain arithmetic; never a wrong token."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def row(*values: float) -> np.ndarray:
 def test_one_poisoned_logit_is_a_named_error(params: SamplingParams, bad: float, at: int) -> None:
     logits = row(1, 2, 3, 4, 5)
     logits[at] = bad
-    with pytest.raises(EngineError, match="returned (nan|inf) among its logits"):
+    with pytest.raises(EngineError, match=r"returned (nan|inf) among its logits"):
         distribution(logits, params, ())
     with pytest.raises(EngineError, match="damaged"):
         Top.of(logits, 2)
