@@ -37,7 +37,7 @@ class Inspected:
 
     def __init__(self, target_path: Path, draft_path: Path | None, options: LoadOptions) -> None:
         self._pair = pair = Pair(target_path, draft_path, options)
-        self._exclusive = Exclusive()
+        self._exclusive = Exclusive(wait=pair.options.when_busy == "wait")
         self._template = ChatTemplate(
             pair.target.model.chat_template,
             pair.target.model.vocabulary,
@@ -96,8 +96,8 @@ class Inspected:
 
     @property
     def can_draft(self) -> bool:
-        """False when the target's memory cannot be cut back, so that it runs plain."""
-        return self._target.model.rollback_refused is None
+        """False when the target's memory cannot take tokens back, so that it runs plain."""
+        return self._pair.rollback_refused is None
 
     @property
     def exact(self) -> bool:
@@ -211,6 +211,7 @@ class Inspected:
             target = self._target
             target.keep_prefix(ids)
             target.decode(ids[len(target.ids) :], n_rows=0)
+            target.checkpoint()
             rows = [row.copy() for row in target.decode(batch, n_rows=len(batch))]
             target.keep_prefix(ids)
             return rows

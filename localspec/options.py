@@ -21,6 +21,7 @@ __all__ = ["LoadOptions", "Options", "parse"]
 
 VERIFIERS = ("auto", "match", "rejection", "block")
 DRAFTERS = ("auto", "model", "ngram", "splice", "none")
+WHEN_BUSY = ("error", "wait")
 DEFAULT_N_CTX = 8192
 _MAX_THREADS = 512  # ggml.h, GGML_MAX_N_THREADS: more kill the process
 _MAX_N_CTX = 1 << 24
@@ -39,7 +40,8 @@ class LoadOptions:
     the physical cores that this process may use. exact: verify only in batch sizes whose rows
     are bit-identical to single-token rows, found by test at load, so that greedy text is byte
     for byte the plain text of an exact load. ignore_memory: load even what the memory plan
-    (localspec.memory_plan) finds too large.
+    (localspec.memory_plan) finds too large. when_busy: what a second caller gets while an answer
+    is made: `error` is BusyError, `wait` its turn, in the order of coming.
     """
 
     n_ctx: int | None = None
@@ -55,8 +57,10 @@ class LoadOptions:
     type_v: str | None = None
     exact: bool = False
     ignore_memory: bool = False
+    when_busy: str = "error"
 
     def __post_init__(self) -> None:
+        _one_of("when_busy", self.when_busy, WHEN_BUSY)
         for name in ("n_threads", "n_threads_batch"):
             if getattr(self, name) is not None:
                 _whole(name, getattr(self, name), 1, _MAX_THREADS)

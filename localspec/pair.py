@@ -19,6 +19,7 @@ from localspec.llama.devices import engine_identity, physical_cores, supports_gp
 from localspec.llama.machine import Machine, this_machine
 from localspec.llama.model import Model
 from localspec.llama.native import cache_type
+from localspec.llama.rollback import rollback_refused
 from localspec.llama.vetting import vetted_header
 from localspec.memory_plan import MemoryPlan, Wanted, plan_memory
 from localspec.options import DEFAULT_N_CTX, LoadOptions
@@ -57,8 +58,9 @@ class Pair:
     """Loaded models and their contexts; close() frees them.
 
     notes: what a person should know about this load. draft is None without a draft model, when
-    its memory cannot be cut back, and when there is no room for it. memory: what was planned
-    before the load. Raises a LocalspecError for files that do not fit.
+    its memory cannot take tokens back, and when there is no room for it; rollback_refused says why
+    the target's cannot, None when it can. memory: what was planned before the load. Raises a
+    LocalspecError for files that do not fit.
     """
 
     def __init__(self, target_path: Path, draft_path: Path | None, options: LoadOptions) -> None:
@@ -166,15 +168,21 @@ class Pair:
         self.target = self._context(
             target, _target_cache(options), max_rows=_TARGET_ROWS, n_ctx=self.memory.n_ctx
         )
+        self.rollback_refused = rollback_refused(self.target)
         self.draft: Context | None = None
         if self.draft_header is None:
             return
-        draft = self._model(self.draft_header, self.memory.n_gpu_layers_draft)
-        if draft.rollback_refused:
-            self.notes.append(f"the draft model is not used: {draft.rollback_refused}")
+        draft = self._context(
+            self._model(self.draft_header, self.memory.n_gpu_layers_draft),
+            _CACHE,
+            max_rows=1,
+            n_ctx=_n_ctx(self.draft_header, options),
+        )
+        refused = rollback_refused(draft)
+        if refused is None:
+            self.draft = draft
         else:
-            n_ctx = _n_ctx(self.draft_header, options)
-            self.draft = self._context(draft, _CACHE, max_rows=1, n_ctx=n_ctx)
+            self.notes.append(f"the draft model is not used: {refused}")
 
     def _model(self, header: GGUFHeader, n_gpu_layers: int) -> Model:
         model = Model(

@@ -134,9 +134,15 @@ class Planner:
                 f"drafter is {kind}, but no draft model is in use: "
                 + ("; ".join(self._pair.notes) or "load one with draft=…, or choose ngram or none")
             )
-        refused = self._pair.target.model.rollback_refused
+        refused = self._pair.rollback_refused
         if kind != "none" and refused:
             notes.append(f"drafting is off for {self._pair.target.model.path.name}: {refused}")
+            return "none"
+        if kind != "none" and self._pair.options.exact and self._pair.target.replays:
+            notes.append(
+                "exact mode: this memory cannot be cut back, so refused drafts would be read again "
+                "in other batches than plain decoding uses; nothing is drafted"
+            )
             return "none"
         if kind != "none" and self._pair.options.exact and not self._pricing.exact_sizes():
             notes.append(

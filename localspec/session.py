@@ -51,7 +51,8 @@ class _Begun:
 class Session(Inspected):
     """A loaded pair. Use it as a context manager, or call close().
 
-    One generation at a time: a second caller gets BusyError. What was evaluated for one prompt
+    One generation at a time: a second caller gets BusyError, or waits for its turn with
+    when_busy="wait". What was evaluated for one prompt
     is reused for the next that begins with the same tokens, and what was measured and learned
     about the pair serves the next answer.
 
@@ -226,8 +227,13 @@ class Session(Inspected):
                 Path(path).expanduser(), self.made_by, self._pair, self._planner.draft_cache
             )
 
-    def cancel(self) -> None:
-        """Stop the running answer; callable from any thread. It finishes as `cancelled`."""
+    def cancel(self, *, waiting: bool = False) -> None:
+        """Stop the running answer; callable from any thread. It finishes as `cancelled`.
+
+        waiting: those who wait for their turn (when_busy="wait") get CancelledError too.
+        """
+        if waiting:
+            self._exclusive.lock.send_away()
         if self._exclusive.lock.locked():
             self._pair.cancel.set()
 
@@ -247,8 +253,10 @@ class Session(Inspected):
     def close(self) -> None:
         """Free both models and keep the costs for the next load.
 
-        Asynchronous answers are stopped first; call it when nothing else runs.
+        Asynchronous answers are stopped first, and who waits for a turn gets CancelledError; call
+        it when nothing else runs.
         """
+        self._exclusive.lock.send_away()
         open_answers = list(self._threaded)
         for answer in open_answers:
             answer.stop()

@@ -62,7 +62,7 @@ class SavedChat:
         self.conversation = Conversation()
         self.n_skipped = 0
         self.broken: str | None = None
-        self._file: IO[str] | None = None
+        self._file: IO[bytes] | None = None
         self._system = ""
 
     @classmethod
@@ -127,13 +127,13 @@ class SavedChat:
     def _write(self, row: dict[str, Any], *, sync: bool = False) -> None:
         if self.broken:
             return
+        rows = [row]
+        if self.conversation.system != self._system:
+            self._system = self.conversation.system
+            rows.insert(0, {"type": "system", "text": self._system})
         try:
             file = self._file or self._begin()
-            if self.conversation.system != self._system:
-                self._system = self.conversation.system
-                file.write(_line({"type": "system", "text": self._system}))
-            file.write(_line(row))
-            file.flush()
+            self._append(file, "".join(map(_line, rows)))
             if sync:
                 os.fsync(file.fileno())
         except OSError as error:
@@ -141,18 +141,24 @@ class SavedChat:
                 f"this chat is not saved any more: {self.path} cannot be written ({error})"
             )
 
-    def _begin(self) -> IO[str]:
+    def _begin(self) -> IO[bytes]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         torn = self.path.exists() and not self.path.read_bytes().endswith(b"\n")
         is_new = not self.path.exists()
-        # surrogates (half a character pasted by a broken terminal) must not stop the writing
-        self._file = self.path.open("a", encoding="utf-8", errors="replace", newline="\n")
+        self._file = file = self.path.open("ab", buffering=0)
         if torn and self.path.stat().st_size:
-            self._file.write("\n")
+            self._append(file, "\n")
         if is_new:
             self.path.chmod(0o600)  # a chat is nobody else's business
-            self._file.write(_line({"type": "chat", "version": _VERSION, "id": self.id}))
-        return self._file
+            self._append(file, _line({"type": "chat", "version": _VERSION, "id": self.id}))
+        return file
+
+    def _append(self, file: IO[bytes], text: str) -> None:
+        """In one write, so that two programs that go on with one chat do not mix their lines."""
+        # surrogates (half a character pasted by a broken terminal) must not stop the writing
+        raw = text.encode("utf-8", "replace")
+        while raw:
+            raw = raw[file.write(raw) :]
 
     def _read(self, raw: bytes) -> None:
         partial: dict[str, Turn] = {}

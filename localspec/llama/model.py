@@ -82,13 +82,17 @@ class Model:
         return buffer.value.decode("utf-8", "replace")
 
     @functools.cached_property
-    def rollback_refused(self) -> str | None:
-        """Why rejected tokens cannot be cut from this model's memory, None when they can."""
-        if llama_cpp.llama_model_is_recurrent(self.handle):
-            return "its memory is recurrent and cannot be cut back"
-        if llama_cpp.llama_model_is_hybrid(self.handle):
-            return "part of its memory is recurrent and cannot be cut back"
-        return None
+    def is_recurrent(self) -> bool:
+        """True when the memory, or a part of it, is a state that cannot be cut back."""
+        return bool(
+            llama_cpp.llama_model_is_recurrent(self.handle)
+            or llama_cpp.llama_model_is_hybrid(self.handle)
+        )
+
+    @functools.cached_property
+    def n_swa(self) -> int:
+        """Tokens that a layer with a sliding window sees; 0 without such layers."""
+        return int(llama_cpp.llama_model_n_swa(self.handle))
 
     @functools.cached_property
     def chat_template(self) -> str | None:
@@ -99,6 +103,7 @@ class Model:
     def close(self) -> None:
         """Free the weights. Contexts over the model must be closed first."""
         if self._model is not None:
+            self.vocabulary.close()
             llama_cpp.llama_model_free(self._model)
             self._model = None
 

@@ -16,6 +16,7 @@ from localspec.errors import EngineError, LocalspecError, ModelFileError
 from localspec.llama.context import Context
 from localspec.llama.devices import physical_cores
 from localspec.llama.model import Model
+from localspec.llama.rollback import rollback_refused
 from localspec.llama.vocabulary import Vocabulary
 from localspec.processes import death, environment, module_command
 
@@ -90,10 +91,11 @@ def examine(path: Path) -> None:
                 context.decode([0, vocabulary.n_tokens - 1], n_rows=2)
                 context.decode([vocabulary.bos or 0], n_rows=1)
                 context.truncate(2)
+                rollback_refused(context)
         finally:
             context.close()
         _read(vocabulary)
-        _ = model.description, model.chat_template, model.rollback_refused
+        _ = model.description, model.chat_template
 
 
 def _read(vocabulary: Vocabulary) -> None:

@@ -29,9 +29,19 @@ class Vocabulary:
     """Belongs to a Model, and lives as long as it."""
 
     def __init__(self, handle: Any) -> None:
-        self._vocab = handle
+        self._handle = handle
         self.n_tokens = int(llama_cpp.llama_vocab_n_tokens(handle))
         self._pieces: dict[int, bytes] = {}
+
+    @property
+    def _vocab(self) -> Any:
+        if self._handle is None:
+            raise EngineError("this model was closed")
+        return self._handle
+
+    def close(self) -> None:
+        """The model is about to be freed: from now on every native question is an EngineError."""
+        self._handle = None
 
     @functools.cached_property
     def bos(self) -> int | None:

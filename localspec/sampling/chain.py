@@ -31,14 +31,16 @@ def distribution(logits: Logits, params: SamplingParams, history: Sequence[int])
     position, prompt included; only the last `penalty_last_n` matter.
     Raises EngineError when the row holds NaN or +inf, or forbids every token.
     """
+    raw = logits
     if params.logit_bias or params.uses_history:
         logits = logits.copy()
-        _add_bias(logits, params)
-        _penalise(logits, params, history)
+        with np.errstate(over="ignore", invalid="ignore"):  # told below
+            _add_bias(logits, params)
+            _penalise(logits, params, history)
     best = int(logits.argmax())
     top = float(logits[best])
     if not math.isfinite(top):
-        raise EngineError(_bad_row(top))
+        raise EngineError(_bad_row(top, float(raw.max())))
     if params.greedy:
         return Distribution.one_hot(best)
 
@@ -52,7 +54,8 @@ def distribution(logits: Logits, params: SamplingParams, history: Sequence[int])
     if params.top_p < 1.0:
         ids, values = _top_p(ids, values, top, params.top_p * normaliser)
 
-    weights = np.exp((values.astype(np.float64) - top) / params.temperature)
+    with np.errstate(over="ignore"):  # a tiny temperature: -inf, and a weight of 0
+        weights = np.exp((values.astype(np.float64) - top) / params.temperature)
     return Distribution.from_weights(ids, weights)
 
 
@@ -61,7 +64,8 @@ def raw_probs(logits: Logits, tokens: Sequence[int]) -> list[float]:
     if not len(tokens):
         return []
     top = logits.max()
-    total = np.exp(logits - top).sum(dtype=np.float64)
+    with np.errstate(over="ignore"):  # -inf, and a weight of 0
+        total = np.exp(logits - top).sum(dtype=np.float64)
     chosen = logits[np.asarray(tokens, np.int64)].astype(np.float64)
     probs: list[float] = (np.exp(chosen - np.float64(top)) / total).tolist()
     return probs
@@ -78,7 +82,7 @@ def _penalise(logits: Logits, params: SamplingParams, history: Sequence[int]) ->
     if not params.uses_history:
         return
     counts = Counter(history[-params.penalty_last_n :])
-    ids = np.array([token for token in counts if token < len(logits)], np.int64)
+    ids = np.array([token for token in counts if 0 <= token < len(logits)], np.int64)
     if not len(ids):
         return
     n = np.array([counts[int(token)] for token in ids], np.float32)
@@ -95,7 +99,8 @@ def _top_k(logits: Logits, k: int) -> tuple[npt.NDArray[np.int32], Logits]:
 
 
 def _sum_exp(values: Logits, top: float) -> float:
-    return float(np.exp(values - np.float32(top)).sum(dtype=np.float64))
+    with np.errstate(over="ignore"):  # -inf, and a weight of 0
+        return float(np.exp(values - np.float32(top)).sum(dtype=np.float64))
 
 
 def _top_p(
@@ -116,9 +121,11 @@ def _top_p(
     return ids[order], values[order]
 
 
-def _bad_row(top: float) -> str:
-    if top == -math.inf:
+def _bad_row(top: float, raw_top: float) -> str:
+    if top == -math.inf and raw_top > -math.inf:
         return "every token is forbidden at this position: loosen logit_bias"
+    if math.isfinite(raw_top):
+        return f"logit_bias or a penalty is too large for this model: a logit became {top}"
     return (
         f"the model returned {top} among its logits: the file is damaged or this quantisation "
         "overflows on this device; try another file or n_gpu_layers=0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
@@ -9,6 +10,7 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 
+from localspec.errors import EngineError
 from localspec.sampling.chain import distribution, raw_probs
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.params import SamplingParams
@@ -71,6 +73,12 @@ class ModelDrafter:
                 row = self.cache.read(ids)
                 n_read = max(1, len(context.ids) - n_before)
             best = int(row.argmax())
+            if not math.isfinite(row[best]):
+                raise EngineError(
+                    f"the draft model {context.model.path.name} returned {row[best]} among its "
+                    "logits: its file is damaged or overflows on this device; go on without it "
+                    "(drafter ngram or none)"
+                )
             confidence = raw_probs(row, [best])[0]
             pace.decoded(n_read, len(context.ids), perf_counter() - started)
             if best in self.cache.foreign_ids or not pace.take(confidence):

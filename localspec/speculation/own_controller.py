@@ -38,9 +38,10 @@ class OwnController:
         """As the controller says; asked only where a draft model could read."""
         return bool(self._ask("worth_reading", n_tokens, n_ahead))
 
-    def begin(self, depth: int, limit: int, *, may_trim: bool) -> Pace:
-        """A pace that never exceeds the limit."""
-        inner = self._ask("begin", depth, limit, may_trim=may_trim)
+    def begin(self, depth: int, limit: int, *, may_trim: bool, n_replay: int = 0) -> Pace:
+        """A pace that never exceeds the limit. n_replay is passed on where there is any."""
+        more = {"n_replay": n_replay} if n_replay else {}
+        inner = self._ask("begin", depth, limit, may_trim=may_trim, **more)
         return _OwnPace(inner, max(0, limit), self._asker(inner), self._may_verify)
 
     def observe(self, round_: Round) -> None:
