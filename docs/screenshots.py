@@ -42,12 +42,10 @@ def save(app: ChatApp, path: Path) -> None:
 
 
 def rejected_in_sight(app: ChatApp) -> bool:
-    live = app.chat.live
-    return (
-        live is not None
-        and sum(map(len, (r.text for r in live.rounds))) > 250
-        and any(mark.kind == "rejected" for _, mark in (app.transcript.live_view or live)._tail)  # type: ignore[union-attr]
-    )
+    live, view = app.chat.live, app.transcript.live_view
+    if live is None or view is None:
+        return False
+    return len(live.text) > 250 and view.shows_rejected
 
 
 async def take(args: argparse.Namespace) -> None:
@@ -70,7 +68,6 @@ async def take(args: argparse.Namespace) -> None:
         await asyncio.sleep(0.1)
         save(app, args.out / "chat-inline.svg")
         await until(lambda: not app.chat.is_busy)
-    app.chat.settings = app.chat.settings
     await inspect(app, args)
 
 

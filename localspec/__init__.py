@@ -4,6 +4,8 @@
 
     with localspec.load("default") as session:
         print(session.complete("def fib(n):", max_tokens=64).text)
+
+Every name of `__all__` is public and stays; docs/api.md lists them with their docstrings.
 """
 
 from __future__ import annotations
@@ -12,9 +14,46 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from localspec.errors import LocalspecError
+    from localspec.chat.tool_calls import ToolCall
+    from localspec.errors import (
+        AttachmentError,
+        BusyError,
+        CancelledError,
+        CatalogError,
+        ChatTemplateError,
+        ConfigError,
+        ContextOverflowError,
+        ControllerError,
+        DiskSpaceError,
+        DownloadError,
+        DrafterError,
+        EmptyPromptError,
+        EngineError,
+        InvalidOptionError,
+        LocalspecError,
+        ModelFileError,
+        ModelKindError,
+        ModelNotFoundError,
+        PluginError,
+        ResultsFileError,
+        SavedChatError,
+        StateFileError,
+        TextError,
+        VocabularyMismatchError,
+    )
+    from localspec.llama.vocabulary import Vocabulary
     from localspec.options import LoadOptions, Options
-    from localspec.session import Completion, Session, load
+    from localspec.plain_data import to_dict, to_json
+    from localspec.sampling.distribution import Distribution
+    from localspec.scripting.answered import Answered
+    from localspec.scripting.async_events import AsyncEvents
+    from localspec.scripting.branch import Branch
+    from localspec.scripting.completion import Completion
+    from localspec.scripting.promise import Promise
+    from localspec.scripting.recipe import Recipe
+    from localspec.session import Session, load
+    from localspec.speculation.controller import Controller, Pace
+    from localspec.speculation.draft import Draft, Drafter
     from localspec.speculation.events import (
         Alternative,
         Event,
@@ -24,30 +63,82 @@ if TYPE_CHECKING:
         RoundToken,
         Stats,
     )
+    from localspec.speculation.own_shapes import Guesser, Predictor
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Alternative",
+    "Answered",
+    "AsyncEvents",
+    "AttachmentError",
+    "Branch",
+    "BusyError",
+    "CancelledError",
+    "CatalogError",
+    "ChatTemplateError",
     "Completion",
+    "ConfigError",
+    "ContextOverflowError",
+    "Controller",
+    "ControllerError",
+    "DiskSpaceError",
+    "Distribution",
+    "DownloadError",
+    "Draft",
+    "Drafter",
+    "DrafterError",
+    "EmptyPromptError",
+    "EngineError",
     "Event",
     "Finished",
+    "Guesser",
+    "InvalidOptionError",
     "LoadOptions",
     "LocalspecError",
+    "ModelFileError",
+    "ModelKindError",
+    "ModelNotFoundError",
     "Options",
+    "Pace",
+    "PluginError",
+    "Predictor",
     "Prefill",
+    "Promise",
+    "Recipe",
+    "ResultsFileError",
     "Round",
     "RoundToken",
+    "SavedChatError",
     "Session",
+    "StateFileError",
     "Stats",
+    "TextError",
+    "ToolCall",
+    "Vocabulary",
+    "VocabularyMismatchError",
     "load",
+    "to_dict",
+    "to_json",
 ]
 
 # Imported on first use: `localspec --help` must not wait for the engine to load.
 _HOMES = {
-    "localspec.errors": ("LocalspecError",),
+    "localspec.chat.tool_calls": ("ToolCall",),
+    "localspec.errors": tuple(name for name in __all__ if name.endswith("Error")),
+    "localspec.llama.vocabulary": ("Vocabulary",),
     "localspec.options": ("LoadOptions", "Options"),
-    "localspec.session": ("Completion", "Session", "load"),
+    "localspec.plain_data": ("to_dict", "to_json"),
+    "localspec.sampling.distribution": ("Distribution",),
+    "localspec.scripting.answered": ("Answered",),
+    "localspec.scripting.async_events": ("AsyncEvents",),
+    "localspec.scripting.branch": ("Branch",),
+    "localspec.scripting.completion": ("Completion",),
+    "localspec.scripting.promise": ("Promise",),
+    "localspec.scripting.recipe": ("Recipe",),
+    "localspec.session": ("Session", "load"),
+    "localspec.speculation.controller": ("Controller", "Pace"),
+    "localspec.speculation.draft": ("Draft", "Drafter"),
     "localspec.speculation.events": (
         "Alternative",
         "Event",
@@ -57,6 +148,7 @@ _HOMES = {
         "RoundToken",
         "Stats",
     ),
+    "localspec.speculation.own_shapes": ("Guesser", "Predictor"),
 }
 
 
@@ -65,3 +157,7 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(importlib.import_module(home), name)
     raise AttributeError(f"module 'localspec' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,8 +12,10 @@ __all__ = [
     "ChatTemplateError",
     "ConfigError",
     "ContextOverflowError",
+    "ControllerError",
     "DiskSpaceError",
     "DownloadError",
+    "DrafterError",
     "EmptyPromptError",
     "EngineError",
     "InvalidOptionError",
@@ -21,7 +23,11 @@ __all__ = [
     "ModelFileError",
     "ModelKindError",
     "ModelNotFoundError",
+    "NotEnoughMemoryError",
+    "PluginError",
+    "ResultsFileError",
     "SavedChatError",
+    "StateFileError",
     "TextError",
     "VocabularyMismatchError",
 ]
@@ -53,6 +59,10 @@ class ModelFileError(LocalspecError):
 
 class ModelKindError(ModelFileError):
     """A valid GGUF that is not a generative language model (projector, adapter, encoder)."""
+
+
+class NotEnoughMemoryError(LocalspecError):
+    """The target needs more memory than is free."""
 
 
 class VocabularyMismatchError(LocalspecError):
@@ -101,3 +111,23 @@ class SavedChatError(LocalspecError):
 
 class ConfigError(LocalspecError):
     """The settings file or an environment variable holds something that is not understood."""
+
+
+class DrafterError(LocalspecError):
+    """A drafter that was given to localspec raised, or returned what is no draft."""
+
+
+class ControllerError(LocalspecError):
+    """A controller that was given to localspec raised, or answered what makes no sense."""
+
+
+class PluginError(LocalspecError):
+    """An installed package offers a drafter or controller that cannot be imported."""
+
+
+class ResultsFileError(LocalspecError):
+    """A file of results belongs to another batch: other options, models or prompts."""
+
+
+class StateFileError(LocalspecError):
+    """A saved state is damaged, foreign, or of another model, engine or cache type."""

@@ -14,13 +14,16 @@ from typing import Any, TypeVar
 
 from localspec.errors import InvalidOptionError
 from localspec.grammar.wanted import WantedGrammar, wanted_grammar
+from localspec.plugins import require_plugin
 from localspec.sampling.params import SamplingParams
+from localspec.speculation.own_shapes import shape_of
 
 __all__ = ["LoadOptions", "Options", "parse"]
 
 VERIFIERS = ("auto", "match", "rejection", "block")
 LOGPROBS_OF = ("raw", "processed")
 DRAFTERS = ("auto", "model", "ngram", "splice", "none")
+WHEN_BUSY = ("error", "wait")
 DEFAULT_N_CTX = 8192
 _MAX_THREADS = 512  # ggml.h, GGML_MAX_N_THREADS: more kill the process
 _MAX_N_CTX = 1 << 24
@@ -38,7 +41,9 @@ class LoadOptions:
     type_k, type_v: types of the K/V caches; None is f16, or bf16 when exact. n_threads: None is
     the physical cores that this process may use. exact: verify only in batch sizes whose rows
     are bit-identical to single-token rows, found by test at load, so that greedy text is byte
-    for byte the plain text of an exact load.
+    for byte the plain text of an exact load. ignore_memory: load even what the memory plan
+    (localspec.memory_plan) finds too large. when_busy: what a second caller gets while an answer
+    is made: `error` is BusyError, `wait` its turn, in the order of coming.
     """
 
     n_ctx: int | None = None
@@ -53,8 +58,11 @@ class LoadOptions:
     type_k: str | None = None
     type_v: str | None = None
     exact: bool = False
+    ignore_memory: bool = False
+    when_busy: str = "error"
 
     def __post_init__(self) -> None:
+        _one_of("when_busy", self.when_busy, WHEN_BUSY)
         for name in ("n_threads", "n_threads_batch"):
             if getattr(self, name) is not None:
                 _whole(name, getattr(self, name), 1, _MAX_THREADS)
@@ -64,8 +72,9 @@ class LoadOptions:
         _whole("main_gpu", self.main_gpu, 0, _MAX_THREADS)
         for name in ("n_gpu_layers", "n_gpu_layers_draft"):
             _whole(name, getattr(self, name), -1_000, 100_000)
-        if not isinstance(self.exact, bool):
-            raise InvalidOptionError(f"exact is {self.exact!r}: give True or False")
+        for name in ("exact", "ignore_memory"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidOptionError(f"{name} is {getattr(self, name)!r}: give True or False")
         if self.tensor_split is not None:
             shares: Any = self.tensor_split
             if not isinstance(shares, (list, tuple)) or not all(
@@ -89,7 +98,9 @@ class Options:
     by `block` and any other by `match`, whichever drafts were accepted more of late.
     n_alternatives: how many of both models' most probable tokens each RoundToken carries, at most
     64. drafter: model is the draft model, ngram copies what followed the same words earlier in the
-    text, splice is both, auto is both when the draft model can pay here and ngram when not.
+    text, splice is both, auto is both when the draft model can pay here and ngram when not; or the
+    name of an installed drafter, or a drafter of your own (see localspec.Guesser, Predictor,
+    Drafter). controller: None is n_draft or what pays; or an installed name, or your own.
 
     min_tokens: neither the model's end nor a stop id comes before so many tokens; stop strings
     do, and a grammar that is at its end. ignore_eos: the model never ends it. stop_ids: token ids
@@ -144,7 +155,8 @@ class Options:
     n_draft: int | None = None
     n_draft_max: int | None = None
     verifier: str = "auto"
-    drafter: str = "auto"
+    drafter: Any = "auto"
+    controller: Any = None
     n_alternatives: int = 0
 
     def __post_init__(self) -> None:
@@ -168,7 +180,8 @@ class Options:
                 _whole(name, getattr(self, name), 0, 64)
         _one_of("logprobs_of", self.logprobs_of, LOGPROBS_OF)
         _one_of("verifier", self.verifier, VERIFIERS)
-        _one_of("drafter", self.drafter, DRAFTERS)
+        _drafter(self.drafter)
+        _controller(self.controller, self.n_draft)
         given: Any = self.stop  # one string is taken too
         stop = (given,) if isinstance(given, str) else given
         if not isinstance(stop, (list, tuple)) or not all(
@@ -226,3 +239,28 @@ def _whole(name: str, value: Any, low: int, high: int | None = None) -> None:
 def _one_of(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         raise InvalidOptionError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
+
+
+def _drafter(value: Any) -> None:
+    if isinstance(value, str):
+        if value not in DRAFTERS:
+            require_plugin("drafters", value, DRAFTERS)
+    elif not callable(value) and shape_of(value) is None:
+        raise InvalidOptionError(
+            f"drafter is {type(value).__name__}: give a name, or an object with guess(ids, n_max), "
+            "predict(ids) or propose(ids, pace), or a callable that makes one from a Vocabulary"
+        )
+
+
+def _controller(value: Any, n_draft: int | None) -> None:
+    if value is None:
+        return
+    if n_draft is not None:
+        raise InvalidOptionError("n_draft fixes the length of drafts: leave out the controller")
+    if isinstance(value, str):
+        require_plugin("controllers", value, ())
+    elif not callable(value) and not callable(getattr(value, "begin", None)):
+        raise InvalidOptionError(
+            f"controller is {type(value).__name__}: give a name, an object with begin() and "
+            "observe(), or a callable that makes one"
+        )

@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from localspec.library.gguf_header import GGUFHeader, read_header, require_language_model
+from localspec.library.footprint import Setting
+from localspec.library.gguf_header import GGUFHeader
 from localspec.library.vocabulary_match import compare_vocabularies
 from localspec.llama.context import CancelFlag, Context
 from localspec.llama.devices import engine_identity, physical_cores, supports_gpu_offload
+from localspec.llama.machine import Machine, this_machine
 from localspec.llama.model import Model
+from localspec.llama.native import cache_type
+from localspec.llama.rollback import rollback_refused
+from localspec.llama.vetting import vetted_header
+from localspec.memory_plan import MemoryPlan, Wanted, plan_memory
 from localspec.options import DEFAULT_N_CTX, LoadOptions
 
-__all__ = ["Loaded", "Pair"]
+__all__ = ["Loaded", "Pair", "plan_pair"]
 
 _TARGET_ROWS = 64
 _CACHE = "f16"
@@ -51,15 +57,19 @@ class Loaded:
 class Pair:
     """Loaded models and their contexts; close() frees them.
 
-    notes: what a person should know about this load. draft is None without a draft model, and
-    when its memory cannot be cut back. Raises a LocalspecError for files that do not fit.
+    notes: what a person should know about this load. draft is None without a draft model, when
+    its memory cannot take tokens back, and when there is no room for it; rollback_refused says why
+    the target's cannot, None when it can. memory: what was planned before the load. Raises a
+    LocalspecError for files that do not fit.
     """
 
     def __init__(self, target_path: Path, draft_path: Path | None, options: LoadOptions) -> None:
         self.options = options
-        self.target_header = _language_model(target_path, "target")
-        self.draft_header = _language_model(draft_path, "draft") if draft_path else None
         self.notes: list[str] = []
+        self.target_header = vetted_header(target_path, "target", self.notes)
+        self.draft_header = (
+            vetted_header(draft_path, "draft", self.notes) if draft_path is not None else None
+        )
         self.foreign_ids: frozenset[int] = frozenset()
         if self.draft_header is not None:
             if draft_path is not None and draft_path.resolve() == target_path.resolve():
@@ -71,6 +81,10 @@ class Pair:
                     f"{len(matched.differing_ids)} token ids differ between the vocabularies; "
                     "drafts end there"
                 )
+        self.memory = plan_pair(self.target_header, self.draft_header, options)
+        self.notes += self.memory.notes
+        if self.memory.draft is None:
+            self.draft_header = None
         self.n_threads = options.n_threads or physical_cores()
         self.cancel = CancelFlag()
         self._closers: list[Any] = []
@@ -118,7 +132,9 @@ class Pair:
         if self.draft is None:
             yield None
             return
-        context = self._context(self.draft.model, _CACHE, max_rows=_TARGET_ROWS)
+        context = self._context(
+            self.draft.model, _CACHE, max_rows=_TARGET_ROWS, n_ctx=self.draft.n_ctx
+        )
         try:
             yield context
         finally:
@@ -148,21 +164,29 @@ class Pair:
                 "this build has no GPU support, so n_gpu_layers is not in use; "
                 "`localspec doctor` says how to rebuild"
             )
-        target = self._model(self.target_header.path, options.n_gpu_layers)
-        cache = _EXACT_CACHE if options.exact else _CACHE
-        self.target = self._context(target, cache, max_rows=_TARGET_ROWS)
+        target = self._model(self.target_header, self.memory.n_gpu_layers)
+        self.target = self._context(
+            target, _target_cache(options), max_rows=_TARGET_ROWS, n_ctx=self.memory.n_ctx
+        )
+        self.rollback_refused = rollback_refused(self.target)
         self.draft: Context | None = None
         if self.draft_header is None:
             return
-        draft = self._model(self.draft_header.path, options.n_gpu_layers_draft)
-        if draft.rollback_refused:
-            self.notes.append(f"the draft model is not used: {draft.rollback_refused}")
+        draft = self._context(
+            self._model(self.draft_header, self.memory.n_gpu_layers_draft),
+            _CACHE,
+            max_rows=1,
+            n_ctx=_n_ctx(self.draft_header, options),
+        )
+        refused = rollback_refused(draft)
+        if refused is None:
+            self.draft = draft
         else:
-            self.draft = self._context(draft, _CACHE, max_rows=1)
+            self.notes.append(f"the draft model is not used: {refused}")
 
-    def _model(self, path: Path, n_gpu_layers: int) -> Model:
+    def _model(self, header: GGUFHeader, n_gpu_layers: int) -> Model:
         model = Model(
-            path,
+            header.path,
             n_gpu_layers=n_gpu_layers,
             main_gpu=self.options.main_gpu,
             tensor_split=self.options.tensor_split,
@@ -170,9 +194,8 @@ class Pair:
         self._closers.append(model)
         return model
 
-    def _context(self, model: Model, cache: str, *, max_rows: int) -> Context:
+    def _context(self, model: Model, cache: str, *, max_rows: int, n_ctx: int) -> Context:
         options = self.options
-        n_ctx = options.n_ctx or min(DEFAULT_N_CTX, model.n_ctx_train or DEFAULT_N_CTX)
         if model.n_ctx_train and n_ctx > model.n_ctx_train:
             self.notes.append(
                 f"n_ctx {n_ctx:,} is more than the {model.n_ctx_train:,} tokens that "
@@ -194,7 +217,46 @@ class Pair:
         return context
 
 
-def _language_model(path: Path, role: str) -> GGUFHeader:
-    header = read_header(path)
-    require_language_model(header, role)
-    return header
+def plan_pair(
+    target: GGUFHeader,
+    draft: GGUFHeader | None,
+    options: LoadOptions,
+    machine: Machine | None = None,
+) -> MemoryPlan:
+    """What loading these would take, and what of it fits; nothing is loaded.
+
+    machine: this one if left out. Raises NotEnoughMemoryError, InvalidOptionError.
+    """
+    machine = machine or this_machine()
+    if options.ignore_memory:
+        machine = replace(machine, ram_free=None)
+    wanted = Wanted(
+        _setting(target, options, _target_cache(options), _TARGET_ROWS),
+        _setting(draft or target, options, _CACHE, 1),
+        options.n_gpu_layers,
+        options.n_gpu_layers_draft,
+        n_ctx_chosen=options.n_ctx is not None,
+    )
+    return plan_memory(target, draft, wanted, machine)
+
+
+def _setting(header: GGUFHeader, options: LoadOptions, cache: str, n_rows: int) -> Setting:
+    type_k, type_v = options.type_k or cache, options.type_v or cache
+    for name in (type_k, type_v):
+        cache_type(name)  # an unknown one is told here
+    return Setting(
+        n_ctx=_n_ctx(header, options),
+        n_batch=options.n_batch,
+        n_rows=n_rows,
+        type_k=type_k,
+        type_v=type_v,
+        flash_attn=options.flash_attn != "off",
+    )
+
+
+def _n_ctx(header: GGUFHeader, options: LoadOptions) -> int:
+    return options.n_ctx or min(DEFAULT_N_CTX, header.context_length or DEFAULT_N_CTX)
+
+
+def _target_cache(options: LoadOptions) -> str:
+    return _EXACT_CACHE if options.exact else _CACHE

@@ -6,12 +6,15 @@ Holds what outlives an answer: the draft's cache, the index of the text, what wa
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from localspec.errors import InvalidOptionError
+from localspec.llama.context import common_prefix
 from localspec.llama.dry_breakers import sequence_breakers
 from localspec.llama.grammar import Grammar
 from localspec.options import Options
+from localspec.own import Own, OwnKind
 from localspec.pair import Pair
 from localspec.pricing import Pricing
 from localspec.sampling.dry import Breakers, Dry
@@ -20,6 +23,7 @@ from localspec.sampling.seeds import resolve_seed, sequential_uniforms
 from localspec.speculation.constraint import Constraint
 from localspec.speculation.controller import Controller, FixedController
 from localspec.speculation.copies import Copies
+from localspec.speculation.draft import Drafter
 from localspec.speculation.draft_cache import DraftCache
 from localspec.speculation.draft_temperature import DraftTemperature
 from localspec.speculation.economics import look
@@ -45,12 +49,24 @@ class Planner:
             )
         self._copies = Copies()
         self._dry_breakers: dict[tuple[str, ...], Breakers] = {}
+        self._own = Own(pair.target.model.vocabulary)
         self.forget()
 
     def forget(self) -> None:
         """Forget what was learned about acceptance."""
         self.experiences = {True: Experience(), False: Experience()}  # greedy, sampling
         self.temperature = DraftTemperature()
+        self._own.forget()
+
+    def is_cold(self, ids: Sequence[int]) -> bool:
+        """True when neither model has anything of this prompt in its cache."""
+        draft = self._pair.draft
+        warm = common_prefix(self._pair.target.ids, ids[:-1]) or (
+            self.draft_cache is not None
+            and draft is not None
+            and (self.draft_cache.start or common_prefix(draft.ids, ids[:-1]))
+        )
+        return not warm
 
     def engine(self, options: Options) -> Engine:
         """The engine of one answer; its stats tell what is in use and why.
@@ -63,15 +79,23 @@ class Planner:
         dry = Dry(params, self._breakers(params)) if params.has_dry else None
         seed = resolve_seed(options.seed)
         rng = sequential_uniforms(seed)
-        kind = self._drafter_kind(options, notes)
-        verifier = _verifier(options, kind, greedy=params.greedy, exact=self._pair.options.exact)
+        own = self._own.kind(options.drafter)
+        kind = self._drafter_kind(options, own, notes)
+        verifier = _verifier(
+            options,
+            greedy=params.greedy,
+            exact=self._pair.options.exact,
+            draws=own.is_predictor if own else kind not in ("ngram", "none"),
+        )
         if params.needs_match and kind != "none":
             notes.append(
                 f"{params.needs_match} has no closed distribution given the text: the verifier is "
                 "match, with randomness by seed and position"
             )
-        drafter: SpliceDrafter | None = None
-        if kind != "none":
+        drafter: Drafter | None = None
+        if own is not None and kind != "none":
+            drafter = self._own.guarded(own, None if verifier == "match" else rng)
+        elif kind != "none":
             model: ModelDrafter | None = None
             if kind != "ngram" and self.draft_cache is not None:
                 model = ModelDrafter(
@@ -89,7 +113,7 @@ class Planner:
         return Engine(
             self._pair.target,
             drafter,
-            self._controller(options, kind, notes),
+            self._controller(options, own if kind != "none" else None, kind, notes),
             params,
             verifier=verifier,
             seed=seed,
@@ -135,12 +159,18 @@ class Planner:
         piece = self._pair.target.model.vocabulary.piece
         return LogprobReader(n_top, piece, processed=processed)
 
-    def _controller(self, options: Options, kind: str, notes: list[str]) -> Controller:
+    def _controller(
+        self, options: Options, own: OwnKind | None, kind: str, notes: list[str]
+    ) -> Controller:
         most = min(self._pair.target.max_rows, self._pair.target.n_batch) - 1
         if options.n_draft is None and kind != "none":
+            costs = self._pricing.costs()
+            if options.controller is not None:
+                return self._own.controller(options.controller, costs.may_verify)
+            experiences = own.experiences if own else self.experiences
             return ExpectedValueController(
-                self._pricing.costs(),
-                self.experiences[options.sampling().greedy],
+                own.costs(costs) if own else costs,
+                experiences[options.sampling().greedy],
                 n_draft_max=options.n_draft_max,
             )
         n_draft = options.n_draft or 0
@@ -150,17 +180,23 @@ class Planner:
             n_draft, self._pricing.costs().may_verify if self._pair.options.exact else None
         )
 
-    def _drafter_kind(self, options: Options, notes: list[str]) -> str:
+    def _drafter_kind(self, options: Options, own: OwnKind | None, notes: list[str]) -> str:
         """Which drafter is used; a note says why when it is not the one asked for."""
-        kind = options.drafter
-        if kind in ("model", "splice") and self._pair.draft is None:
+        kind: str = own.name if own else options.drafter
+        if not own and kind in ("model", "splice") and self._pair.draft is None:
             raise InvalidOptionError(
                 f"drafter is {kind}, but no draft model is in use: "
                 + ("; ".join(self._pair.notes) or "load one with draft=…, or choose ngram or none")
             )
-        refused = self._pair.target.model.rollback_refused
+        refused = self._pair.rollback_refused
         if kind != "none" and refused:
             notes.append(f"drafting is off for {self._pair.target.model.path.name}: {refused}")
+            return "none"
+        if kind != "none" and self._pair.options.exact and self._pair.target.replays:
+            notes.append(
+                "exact mode: this memory cannot be cut back, so refused drafts would be read again "
+                "in other batches than plain decoding uses; nothing is drafted"
+            )
             return "none"
         if kind != "none" and self._pair.options.exact and not self._pricing.exact_sizes():
             notes.append(
@@ -168,7 +204,7 @@ class Planner:
                 f"({self._pair.target_header.quant}), so nothing is drafted"
             )
             return "none"
-        if kind != "auto":
+        if own is not None or kind != "auto":
             return kind
         if self._pair.draft is None:
             return "ngram"
@@ -194,8 +230,11 @@ class Planner:
         )
 
 
-def _verifier(options: Options, kind: str, *, greedy: bool, exact: bool) -> str:
-    """`auto` is left to the engine, round by round, where drafts are drawn at random."""
+def _verifier(options: Options, *, greedy: bool, exact: bool, draws: bool) -> str:
+    """`auto` is left to the engine, round by round, where drafts are drawn at random.
+
+    draws: the drafter can draw its tokens at random.
+    """
     if options.sampling().needs_match:
         return "match"
     if exact:
@@ -204,7 +243,7 @@ def _verifier(options: Options, kind: str, *, greedy: bool, exact: bool) -> str:
         return "match"
     if options.verifier != "auto":
         return options.verifier
-    settled = greedy or _is_seeded(options) or kind in ("ngram", "none")
+    settled = greedy or _is_seeded(options) or not draws
     return "match" if settled else "auto"
 
 

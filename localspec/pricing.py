@@ -20,6 +20,7 @@ from localspec.speculation.measure import (
     TARGET_ALL,
     TARGET_SIZES,
     measure,
+    measure_undo,
     renew,
 )
 
@@ -44,7 +45,7 @@ class Pricing:
     def costs(self) -> Costs:
         """T and D: measured now, within about a second, or stored and fitted to today's speed."""
         if self._costs is None:
-            costs = Costs()
+            costs = Costs(undo=measure_undo(self._pair.target))
             for context, table, role in self._tables(costs):
                 stored = load_costs(context.model.path, self._settings(context, role))
                 is_stored = stored is not None and table.load_json(stored)

@@ -2,64 +2,67 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
-from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from localspec.chat.template import ChatTemplate, Message
-from localspec.errors import CancelledError, InvalidOptionError
-from localspec.lending import Exclusive, Released
+from localspec.chat.template import Message, Tool
+from localspec.chat.tool_calls import spelled
+from localspec.errors import InvalidOptionError
+from localspec.inspection import Inspected, Prompt
+from localspec.lending import Released
 from localspec.library.references import pair_draft, resolve
-from localspec.llama.context import Cancelled, Context
+from localspec.llama.context import Cancelled
 from localspec.options import LoadOptions, Options, parse
-from localspec.pair import Loaded, Pair
-from localspec.planning import Planner
-from localspec.pricing import Pricing
-from localspec.speculation.costs import Costs
-from localspec.speculation.economics import Outlook, look
+from localspec.plain_data import options_from_dict, to_dict
+from localspec.scripting.answered import Answered
+from localspec.scripting.async_events import AsyncEvents, whole_answer
+from localspec.scripting.branch import Branch
+from localspec.scripting.completion import Completion, fold
+from localspec.scripting.decoding_thread import decoding_thread
+from localspec.scripting.many import complete_many
+from localspec.scripting.recipe import Recipe
+from localspec.scripting.recipe_of import recipe_of
+from localspec.scripting.saved_state import restore_state, save_state
+from localspec.scripting.threaded_answer import ThreadedAnswer
 from localspec.speculation.events import Event, Finished, Stats
-from localspec.speculation.logprobs import TokenLogprob
-from localspec.speculation.teacher import Position, read_positions
 
 __all__ = ["Completion", "Prompt", "Session", "load"]
-
-Prompt: TypeAlias = "str | Sequence[int] | Sequence[Message]"
 
 DEFAULT_TARGET = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
-    """One whole answer. `stats` has the timings' names: `stats.draft_n`.
+class _Begun:
+    """An answer that holds the session: its events, and what its recipe needs."""
 
-    logprobs, prompt_logprobs, grammar_complete: as in Finished.
-    """
-
-    text: str
-    token_ids: tuple[int, ...]
-    reason: str
-    stats: Stats
-    logprobs: tuple[TokenLogprob, ...] | None = None
-    prompt_logprobs: tuple[TokenLogprob, ...] | None = None
-    grammar_complete: bool | None = None
+    events: Iterator[Event]
+    ids: list[int]
+    options: Options
+    verifier: str
+    drafter: str
+    cold: bool
+    notes: tuple[str, ...]
 
 
-class Session:
+class Session(Inspected):
     """A loaded pair. Use it as a context manager, or call close().
 
-    One generation at a time: a second caller gets BusyError. What was evaluated for one prompt
+    One generation at a time: a second caller gets BusyError, or waits for its turn with
+    when_busy="wait". What was evaluated for one prompt
     is reused for the next that begins with the same tokens, and what was measured and learned
     about the pair serves the next answer.
 
     On a CPU, decode from one thread of the process: every live thread that has decoded keeps
     OpenMP workers of its own, and beside a second set all of them stop waiting actively (15 % of
-    the speed of plain decoding and 25 % with drafts, measured on two cores).
+    the speed of plain decoding and 25 % with drafts, measured on two cores). Plain calls decode
+    in the thread that makes them; astream, acomplete and achat of all sessions share one thread,
+    so that a program should use either the plain calls or the asynchronous ones.
+
+    drafter, controller: for every call that names none; see Options.
     """
 
     def __init__(
@@ -67,212 +70,199 @@ class Session:
         target_path: Path,
         draft_path: Path | None = None,
         options: LoadOptions | None = None,
+        *,
+        drafter: Any = None,
+        controller: Any = None,
     ) -> None:
-        self._pair = pair = Pair(target_path, draft_path, options or LoadOptions())
-        self._exclusive = Exclusive()
-        self._template = ChatTemplate(
-            pair.target.model.chat_template,
-            pair.target.model.vocabulary,
-            pair.target.model.vocabulary.bos_text,
-            pair.target.model.vocabulary.eos_text,
-        )
-        self._pricing = Pricing(pair)
-        self._planner = Planner(pair, self._pricing)
+        super().__init__(target_path, draft_path, options or LoadOptions())
+        self._drafter, self._controller = drafter, controller
+        self._threaded: weakref.WeakSet[ThreadedAnswer] = weakref.WeakSet()
+        self._n_begun = 0
+        self._n_begun_alike = -1
 
-    @property
-    def notes(self) -> list[str]:
-        """What a person should know about this load."""
-        return self._pair.notes
-
-    @property
-    def target_path(self) -> Path:
-        """The target's file."""
-        return self._pair.target_header.path
-
-    @property
-    def draft_path(self) -> Path | None:
-        """The draft model's file, None without one."""
-        header = self._pair.draft_header
-        return header.path if header else None
-
-    @property
-    def n_ctx(self) -> int:
-        """Tokens that the target's context holds."""
-        return self._pair.target.n_ctx
-
-    @property
-    def n_threads(self) -> int:
-        """Threads that decode."""
-        return self._pair.n_threads
-
-    @property
-    def has_draft_model(self) -> bool:
-        """True when a draft model is loaded and can be used."""
-        return self._pair.draft is not None
-
-    @property
-    def device(self) -> str:
-        """Where the target really runs."""
-        pair = self._pair
-        return f"GPU ({pair.target.model.n_gpu_layers} layers)" if pair.on_gpu else "CPU"
-
-    @property
-    def loaded(self) -> Loaded:
-        """What is really in use: models, context, threads, cache types."""
-        return self._pair.loaded
-
-    @property
-    def can_draft(self) -> bool:
-        """False when the target's memory cannot be cut back, so that it runs plain."""
-        return self._target.model.rollback_refused is None
-
-    @property
-    def exact(self) -> bool:
-        """True when only batches with the bits of single-token decoding are verified."""
-        return self._pair.options.exact
-
-    def exact_sizes(self, on_depth: Callable[[int], None] | None = None) -> frozenset[int]:
-        """In an exact session the batch sizes that may be used: probed once, then from disk."""
-        with self._alone():
-            return self._pricing.exact_sizes(on_depth)
-
-    @property
-    def costs(self) -> Costs:
-        """T(n) and D(n) of this pair: from an earlier load, else measured now, within a second."""
-        if self._pricing.is_done:
-            return self._pricing.costs()
-        with self._alone():
-            return self._pricing.costs()
-
-    def plain_seconds(self, depth: int) -> float | None:
-        """What one plain decoding step at this depth takes, by measurement; None before any."""
-        if not self._pricing.is_done:
-            return None
-        seconds = self._pricing.costs().target.seconds(1, depth)
-        return seconds if math.isfinite(seconds) else None
-
-    def render(self, messages: Sequence[Message]) -> str:
-        """The text that the chat template makes of a conversation."""
-        return self._template.render(messages)
-
-    def calibrate(self, depth: int = 0) -> None:
-        """Measure every size at a depth and keep it. Takes some seconds, more for deep contexts."""
-        with self._alone():
-            self._pricing.calibrate(depth)
-
-    def piece(self, token: int) -> str:
-        """The text of one token, for display."""
-        return self._target.model.vocabulary.piece(token).decode("utf-8", "replace")
-
-    def outlook(self) -> Outlook | None:
-        """Whether the draft model can pay here, in numbers and words; None without one."""
-        if self._pair.draft is None or not self.can_draft:
-            return None
-        return look(self.costs)
-
-    def stream(self, prompt: Prompt, **options: Any) -> Iterator[Event]:
+    def stream(
+        self, prompt: Prompt, *, tools: Sequence[Tool] | None = None, **options: Any
+    ) -> Iterator[Event]:
         """Events of one answer: Prefill…, Round…, Finished.
 
-        prompt: text (special markers in it are plain text), token ids (used exactly as given),
-        or messages (the chat template is applied). Close the generator, or call cancel() from
-        another thread, to stop early. Errors of the prompt or the options are raised here, not
-        at the first event.
+        prompt: text (special markers in it are plain text), token ids (used exactly as given;
+        a list, or an integer array of shape (n,)), or OpenAI-style messages (the chat template
+        is applied). tools: functions that the model may call, for messages. options: see Options.
+        Close the generator, or call cancel() from another thread, to stop early. Errors of the
+        prompt or the options are raised here, not at the first event.
         """
-        parsed = parse(Options, options)
-        ids = self.encode(prompt)
-        self._exclusive.acquire()
-        try:
-            self._pair.cancel.clear()
-            engine = self._planner.engine(parsed)
-            engine.require_prompt(ids)
-        except Cancelled:  # while the costs were measured
-            return Released(_cancelled(), self._exclusive.lock)
-        except BaseException:
-            self._exclusive.lock.release()
-            raise
-        return Released(engine.run(ids), self._exclusive.lock)
+        return self._begin(prompt, tools, options).events
 
-    def complete(self, prompt: Prompt, **options: Any) -> Completion:
+    def complete(
+        self, prompt: Prompt, *, tools: Sequence[Tool] | None = None, **options: Any
+    ) -> Completion:
         """One whole answer; arguments as for stream()."""
-        for event in self.stream(prompt, **options):
-            if isinstance(event, Finished):
-                return Completion(
-                    event.text,
-                    event.token_ids,
-                    event.reason,
-                    event.stats,
-                    event.logprobs,
-                    event.prompt_logprobs,
-                    event.grammar_complete,
-                )
-        raise AssertionError("a stream ends with Finished")
+        begun = self._begin(prompt, tools, options)
+        return self._completion(begun, begun.events)
 
-    def chat(self, messages: Sequence[Message], **options: Any) -> Completion:
-        """Answer a conversation: messages are {"role": ..., "content": ...}."""
-        given: Any = messages
-        if isinstance(given, (str, bytes)):
-            raise InvalidOptionError("chat takes a list of messages; use complete for plain text")
-        return self.complete(messages, **options)
+    def chat(
+        self, messages: Sequence[Message], *, tools: Sequence[Tool] | None = None, **options: Any
+    ) -> Completion:
+        """Answer a conversation: messages are {"role": ..., "content": ...}.
 
-    def cancel(self) -> None:
-        """Stop the running answer; callable from any thread. It finishes as `cancelled`."""
+        Append `result.message` and go on. With tools, `result.tool_calls` has what the model
+        calls; answer each with {"role": "tool", "content": ...}.
+        """
+        return self.complete(_messages(messages), tools=tools, **options)
+
+    def astream(
+        self, prompt: Prompt, *, tools: Sequence[Tool] | None = None, **options: Any
+    ) -> AsyncEvents:
+        """The same events for `async for`; see AsyncEvents on leaving early and on slow readers.
+
+        Decoding takes place in the one thread of this process that is made for it. Until the
+        answer is finished or left, other calls of this session raise BusyError.
+        """
+        answer = self._in_thread(lambda: self.stream(prompt, tools=tools, **options))
+        return AsyncEvents(answer, decoding_thread)
+
+    async def acomplete(
+        self, prompt: Prompt, *, tools: Sequence[Tool] | None = None, **options: Any
+    ) -> Completion:
+        """complete() without blocking the event loop.
+
+        Calls wait for each other in the order in which they were made; cancelling the task stops
+        the decode, and returns when it has stopped.
+        """
+        begun: list[_Begun] = []
+
+        def begin() -> Iterator[Event]:
+            begun.append(self._begin(prompt, tools, options))
+            return begun[0].events
+
+        return await whole_answer(
+            self._in_thread(begin),
+            lambda events: self._completion(begun[0], events),
+            decoding_thread,
+        )
+
+    async def achat(
+        self, messages: Sequence[Message], *, tools: Sequence[Tool] | None = None, **options: Any
+    ) -> Completion:
+        """chat() without blocking the event loop; as acomplete()."""
+        return await self.acomplete(_messages(messages), tools=tools, **options)
+
+    def complete_many(
+        self,
+        prompts: Iterable[Prompt | Mapping[str, Any]],
+        *,
+        out: str | Path | None = None,
+        progress: bool | Callable[[int, int | None], None] = False,
+        seed: int | None = None,
+        retry_errors: bool = False,
+        **options: Any,
+    ) -> list[Answered]:
+        """Answer every prompt; the results stand in the order of the prompts.
+
+        prompts: any iterable of prompts, or of {"id": …, "prompt": …} and {"id": …,
+        "messages": …}; without an id the index is one. A named error of one prompt is recorded
+        and the others go on. seed: each prompt's own is made from it and the index (None draws
+        one), and each begins as from a cold cache, so that no result depends on order or resuming.
+        out: a JSON-lines file. The same call goes on where an earlier one was stopped, however it
+        was; ResultsFileError tells when options, models or prompts are others. retry_errors:
+        prompts that ran into an error are asked again. progress: True draws a bar on stderr; a
+        function is called with (done, total).
+        """
+        parsed = parse(Options, self._with_defaults(options))
+        described = {"options": to_dict(parsed), "made_by": self.made_by}
+        described["options"].pop("seed")
+        return complete_many(
+            self,
+            prompts,
+            options=options,
+            seed=seed,
+            described=described,
+            out=out,
+            progress=progress,
+            retry_errors=retry_errors,
+        )
+
+    def rerun(self, recipe: Recipe | Mapping[str, Any] | str) -> Completion:
+        """Make an answer again from its recipe (or the recipe's dict or JSON), from a cold cache.
+
+        How far it is the same, its `promise` says. Raises InvalidOptionError when this session
+        has other files, load options or engine than the one that made it.
+        """
+        known = recipe if isinstance(recipe, Recipe) else Recipe.from_dict(recipe)
+        different = known.differences(self.made_by)
+        if different:
+            raise InvalidOptionError(
+                f"this session is not as the one that made the answer ({'; '.join(different)})"
+            )
+        self.clear_cache()
+        return self.complete(list(known.prompt_ids), **options_from_dict(known.options))
+
+    def branch(self, prompt: Prompt = "") -> Branch:
+        """A text that grows and forks; see Branch."""
+        vocabulary = self._pair.target.model.vocabulary
+        return Branch(
+            self.complete,
+            lambda text: vocabulary.tokenize(text, add_bos=False),
+            lambda ids: b"".join(map(vocabulary.piece, ids)).decode("utf-8", "replace"),
+            tuple(self.encode(prompt)),
+        )
+
+    def save_state(self, path: str | Path) -> None:
+        """Write what is evaluated now, of both models, to a file.
+
+        It is as large as the cache in use (for the default pair 41 kB a token). Raises
+        StateFileError and DiskSpaceError.
+        """
+        with self._alone():
+            save_state(Path(path).expanduser(), self.made_by, self._pair, self._planner.draft_cache)
+
+    def restore_state(self, path: str | Path) -> tuple[int, ...]:
+        """Read it back: the token ids that need no evaluation now.
+
+        Raises StateFileError for a file that is damaged, foreign, of another model, engine or
+        cache type, or too long for this context; the cache is then as it was, or empty.
+        """
+        with self._alone():
+            return restore_state(
+                Path(path).expanduser(), self.made_by, self._pair, self._planner.draft_cache
+            )
+
+    def cancel(self, *, waiting: bool = False) -> None:
+        """Stop the running answer; callable from any thread. It finishes as `cancelled`.
+
+        waiting: those who wait for their turn (when_busy="wait") get CancelledError too.
+        """
+        if waiting:
+            self._exclusive.lock.send_away()
         if self._exclusive.lock.locked():
             self._pair.cancel.set()
 
-    def encode(self, prompt: Prompt) -> list[int]:
-        """The token ids that stream() would use for this prompt."""
-        vocabulary = self._pair.target.model.vocabulary
-        if isinstance(prompt, str):
-            return vocabulary.tokenize(prompt) if prompt else []
-        if isinstance(prompt, (bytes, dict)) or not hasattr(prompt, "__len__"):
-            raise InvalidOptionError("a prompt is text, token ids, or a list of messages")
-        if len(prompt) and not hasattr(prompt[0], "__index__"):
-            return self._template.encode(prompt)  # type: ignore[arg-type]
-        ids = [int(token) for token in prompt]  # type: ignore[arg-type]
-        vocabulary.require_known(ids, "the prompt")
-        return ids
+    def begin_alike(self, ids: Sequence[int], n_shared: int) -> None:
+        """Leave in the caches only what a cold run over `ids` would have, to the bit.
 
-    def clear_cache(self) -> None:
-        """Forget every evaluated token, so that the next answer starts cold."""
-        with self._exclusive:
-            self._pair.target.clear()
-            if self._pair.draft is not None:
-                self._pair.draft.clear()
-
-    def read_positions(self, prompt: Prompt, token_ids: Sequence[int]) -> list[Position]:
-        """What target and draft model would have said before each token of an answer.
-
-        Teacher-forced in batches, outside any timing; it takes as long as reading the answer
-        twice. The draft's part is None without a draft model.
+        n_shared: leading tokens that the answer before this one evaluated in whole batches.
         """
-        prompt_ids = self.encode(prompt)
-        ids = [*prompt_ids, *token_ids]
-        with self._alone(), self._pair.reading_draft() as draft:
-            readable = self._planner.draft_cache.is_readable if self._planner.draft_cache else None
-            return list(read_positions(self._target, draft, ids, len(prompt_ids), readable))
-
-    def target_rows(
-        self, ids: Sequence[int], batch: Sequence[int]
-    ) -> list[npt.NDArray[np.float32]]:
-        """The target's logits after each token of `batch`, decoded in one batch behind `ids`.
-
-        Each float32, shape (n_vocab,), a copy. What the cache already holds of `ids` is kept.
-        """
-        with self._alone():
-            target = self._target
-            target.keep_prefix(ids)
-            target.decode(ids[len(target.ids) :], n_rows=0)
-            rows = [row.copy() for row in target.decode(batch, n_rows=len(batch))]
-            target.keep_prefix(ids)
-            return rows
-
-    def forget(self) -> None:
-        """Forget what was learned about acceptance (not the costs), as after a fresh load."""
         with self._exclusive:
-            self._planner.forget()
+            if self._n_begun != self._n_begun_alike + 1:
+                n_shared = 0  # something else was asked in between
+            self._n_begun_alike = self._n_begun
+            self._target.keep_prefix(list(ids[:n_shared]))
+            if self._planner.draft_cache is not None and not self.exact:
+                self._planner.draft_cache.clear()
 
     def close(self) -> None:
-        """Free both models and keep the costs for the next load. Call it when nothing runs."""
+        """Free both models and keep the costs for the next load.
+
+        Asynchronous answers are stopped first, and who waits for a turn gets CancelledError; call
+        it when nothing else runs.
+        """
+        self._exclusive.lock.send_away()
+        open_answers = list(self._threaded)
+        for answer in open_answers:
+            answer.stop()
+        if open_answers and not decoding_thread.is_current():
+            for answer in open_answers:
+                decoding_thread.submit(answer.close).result()
         self._pricing.keep()
         self._pair.close()
 
@@ -282,23 +272,78 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Decode outside an answer; cancel() ends it with CancelledError."""
-        with self._exclusive:
+    def _begin(
+        self, prompt: Prompt, tools: Sequence[Tool] | None, options: Mapping[str, Any]
+    ) -> _Begun:
+        parsed = parse(Options, self._with_defaults(options))
+        ids = self.encode(prompt, tools=tools)
+        notes: tuple[str, ...] = ()
+        if tools and not self._template.writes_tool_calls:
+            notes = ("tool calls in this model's own style are left as text",)
+        self._exclusive.acquire()
+        try:
+            self._n_begun += 1
             self._pair.cancel.clear()
-            try:
-                yield
-            except Cancelled:
-                raise CancelledError("cancelled before it was done") from None
+            engine = self._planner.engine(parsed)
+            engine.require_prompt(ids)
+            cold = self._planner.is_cold(ids)
+            known = engine.stats
+        except Cancelled:  # while the costs were measured
+            none = Released(_cancelled(), self._exclusive.lock)
+            return _Begun(none, ids, parsed, "match", "none", cold=False, notes=notes)
+        except BaseException:
+            self._exclusive.lock.release()
+            raise
+        events = Released(engine.run(ids), self._exclusive.lock)
+        return _Begun(events, ids, parsed, known.verifier, known.drafter, cold, notes)
 
-    @property
-    def _target(self) -> Context:
-        return self._pair.target
+    def _with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        found = dict(options)
+        if self._drafter is not None:
+            found.setdefault("drafter", self._drafter)
+        if self._controller is not None and found.get("n_draft") is None:
+            found.setdefault("controller", self._controller)
+        return found
 
-    @property
-    def _draft(self) -> Context | None:
-        return self._pair.draft
+    def _in_thread(self, begin: Callable[[], Iterator[Event]]) -> ThreadedAnswer:
+        answer = ThreadedAnswer(begin, self.cancel)
+        self._threaded.add(answer)
+        return answer
+
+    def _completion(self, begun: _Begun, events: Iterator[Event]) -> Completion:
+        finished, rounds = fold(events)
+        stats = finished.stats
+        if begun.notes:
+            stats = dataclasses.replace(stats, notes=(*stats.notes, *begun.notes))
+        recipe, promise = recipe_of(
+            begun.ids,
+            begun.options,
+            stats,
+            self.made_by,
+            verifier=begun.verifier,
+            drafter=begun.drafter,
+            exact=self.exact,
+            cold=begun.cold,
+        )
+        return Completion(
+            finished.text,
+            finished.token_ids,
+            finished.reason,
+            stats,
+            rounds,
+            promise,
+            recipe,
+            spelled(finished.token_ids, self._pair.target.model.vocabulary),
+            finished.logprobs,
+            finished.prompt_logprobs,
+            finished.grammar_complete,
+        )
+
+
+def _messages(messages: Any) -> Any:
+    if isinstance(messages, (str, bytes)):
+        raise InvalidOptionError("chat takes a list of messages; use complete for plain text")
+    return messages
 
 
 def _cancelled() -> Iterator[Event]:
@@ -306,16 +351,22 @@ def _cancelled() -> Iterator[Event]:
 
 
 def load(
-    target: str | Path = DEFAULT_TARGET, draft: str | Path | None = "auto", **options: Any
+    target: str | Path = DEFAULT_TARGET,
+    draft: str | Path | None = "auto",
+    *,
+    drafter: Any = None,
+    controller: Any = None,
+    **options: Any,
 ) -> Session:
     """Load a target and a draft model, downloading them when they are not here yet.
 
     target, draft: a path, a catalog name, or `user/repo[:quant]`. draft "auto" takes the draft
-    that belongs to a catalog pair, and none otherwise; None loads no draft model. options: see
+    that belongs to a catalog pair, and none otherwise; None loads no draft model. drafter,
+    controller: what answers use that name none (see Options). options: see
     LoadOptions. Raises a LocalspecError that says what to do next.
     """
     parsed = parse(LoadOptions, options)
     wanted = pair_draft(str(target)) if draft == "auto" else draft
     target_path = resolve(str(target), role="target")
     draft_path = resolve(str(wanted), role="draft") if wanted is not None else None
-    return Session(target_path, draft_path, parsed)
+    return Session(target_path, draft_path, parsed, drafter=drafter, controller=controller)

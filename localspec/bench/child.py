@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Generator
-from pathlib import Path
 from typing import IO, Any
 
-import localspec
+from localspec.processes import death, environment
 
 __all__ = ["worker_rows"]
 
@@ -31,7 +28,7 @@ def worker_rows(module: str, job: str) -> Generator[dict[str, Any], None, None]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=said,
-            env=_environment(),
+            env=environment(),
             start_new_session=True,  # Ctrl-C on the terminal reaches the parent alone
         )
         assert process.stdin is not None
@@ -53,23 +50,10 @@ def worker_rows(module: str, job: str) -> Generator[dict[str, Any], None, None]:
             process.stdout.close()
 
 
-def _environment() -> dict[str, str]:
-    """The same package as here, and no module of the current folder in the way of Python's own."""
-    root = str(Path(localspec.__file__).parents[1])
-    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
-
-
 def _words(code: int, said: IO[bytes]) -> str:
     said.seek(0)
     text = said.read().decode("utf-8", "replace").strip()
     if "Traceback (most recent call last)" in text:  # a bug: its last line is what it is
         text = text.splitlines()[-1]
     tail = text if len(text) <= _TAIL else f"…{text[-_TAIL:]}"
-    how = f"ended with code {code}"
-    if code < 0:
-        name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-        how = f"was killed by {name}"
-        if name == "SIGKILL":
-            how += " (the system does that when memory runs out)"
-    return f"its process {how}" + (f"; it said: {tail}" if tail else "")
+    return f"its process {death(code)}" + (f"; it said: {tail}" if tail else "")

@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localspec.errors import LocalspecError
-from localspec.library.gguf_header import UNQUANTISED, part_paths, read_header
+from localspec.library.gguf_header import read_header
+from localspec.library.gguf_parts import part_paths
+from localspec.library.gguf_types import UNQUANTISED
 
 __all__ = ["Contender", "contender", "level_label", "unique_labels"]
 

@@ -78,7 +78,7 @@ class _Programme:
     def worth_reading(self, n_tokens: int, n_ahead: int) -> bool:
         return True
 
-    def begin(self, depth: int, limit: int, *, may_trim: bool) -> _Programme:
+    def begin(self, depth: int, limit: int, *, may_trim: bool, n_replay: int = 0) -> _Programme:
         if self._worth is None:
             self._verify = self._costs.target.row(depth, N_DRAFT_MAX + 1)
             self._draft = self._costs.draft.row(depth, 2)

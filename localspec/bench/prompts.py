@@ -64,9 +64,9 @@ def read_prompts(name: str) -> tuple[BenchPrompt, ...]:
     if text.lstrip()[:1] == "[":
         try:
             rows: Any = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidOptionError(f"{path} begins like a JSON list, but: {error}") from None
-        prompts = _from_rows(list(enumerate(rows, 1)), path)
+        prompts = _from_rows(enumerate(rows, 1), path)
     elif text.lstrip()[:1] == "{":
         prompts = _from_rows(_json_lines(text, path), path)
     else:
@@ -111,7 +111,7 @@ def _json_lines(text: str, path: Path) -> list[tuple[int, Any]]:
             continue
         try:
             rows.append((number, json.loads(line)))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidOptionError(f"{path}, line {number} is not JSON: {error}") from None
     return rows
 

@@ -18,10 +18,10 @@ from localspec.bench.chunks import Chunks, chunk
 from localspec.bench.estimate import Estimate
 from localspec.bench.text import Text
 from localspec.errors import CancelledError
-from localspec.library.gguf_header import read_header, require_language_model
 from localspec.llama.context import CancelFlag, Cancelled, Context
 from localspec.llama.devices import engine_identity, physical_cores
 from localspec.llama.model import Model
+from localspec.llama.vetting import vetted_header
 from localspec.options import LoadOptions
 
 __all__ = ["DEFAULT_N_CTX", "Conditions", "Progress", "Reader"]
@@ -67,12 +67,11 @@ class Reader:
     def __init__(
         self, path: Path, n_ctx: int, loading: LoadOptions, cancel: CancelFlag | None
     ) -> None:
-        self.header = read_header(path)
-        require_language_model(self.header, "model that is measured")
         self.notes: list[str] = []
+        self.header = vetted_header(path, "model that is measured", self.notes)
         self.cancel = cancel or CancelFlag()
         self._model = Model(
-            path,
+            self.header.path,
             n_gpu_layers=loading.n_gpu_layers,
             main_gpu=loading.main_gpu,
             tensor_split=loading.tensor_split,

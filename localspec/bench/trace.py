@@ -109,7 +109,14 @@ def read_trace(path: Path) -> Trace:
                     events.append(found)
     except OSError as error:
         raise InvalidOptionError(f"the trace could not be read: {error}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise InvalidOptionError(f"{path} is no trace of localspec: {error}") from None
     if header is None or not positions:
         raise InvalidOptionError(

@@ -51,10 +51,12 @@ class Conversation:
     def add(self, turn: Turn) -> None:
         """Put a turn behind its parent and read on from it; the same id replaces the turn.
 
-        Raises KeyError for a parent that is not here.
+        Raises KeyError for a parent that is not here, and for a turn that would move.
         """
         if turn.parent is not None and turn.parent not in self.turns:
             raise KeyError(f"turn {turn.id} has an unknown parent {turn.parent}")
+        if turn.id in self.turns and self.turns[turn.id].parent != turn.parent:
+            raise KeyError(f"turn {turn.id} cannot move behind another parent")
         if turn.id not in self.turns:
             self._children.setdefault(turn.parent, []).append(turn.id)
         self.turns[turn.id] = turn

@@ -9,8 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from localspec.chat.conversation import Conversation, Turn
+from localspec.chat.conversation import Conversation
 from localspec.chat.marks import mark_all
+from localspec.chat.marks_html import LEGEND, figures, marked
 from localspec.chat.thinking import split
 from localspec.errors import SavedChatError
 
@@ -47,14 +48,16 @@ def to_json(conversation: Conversation) -> str:
 def to_html(conversation: Conversation) -> str:
     """One page without scripts or anything fetched; accepted and rejected tokens are marked."""
     title = html.escape(conversation.title() or "A chat")
-    body = [f"<h1>{title}</h1>", _LEGEND]
+    body = [f"<h1>{title}</h1>", LEGEND]
     if conversation.system:
         body.append(_section("system", "System", html.escape(conversation.system)))
     for turn in conversation.path():
         if turn.role == "user":
             body.append(_section("user", "You", html.escape(turn.text)))
         else:
-            body.append(_section("model", turn.model or "Model", _answer(turn), _figures(turn)))
+            below = figures(turn.timings, turn.reason)
+            answer = marked(mark_all(turn.rounds), turn.text)
+            body.append(_section("model", turn.model or "Model", answer, below))
     return _PAGE.format(title=title, style=_STYLE, body="\n".join(body))
 
 
@@ -82,47 +85,9 @@ def export(conversation: Conversation, path: Path, *, overwrite: bool = False) -
     return path
 
 
-def _answer(turn: Turn) -> str:
-    marks = mark_all(turn.rounds)
-    if "".join(mark.text for mark in marks if mark.kind != "rejected") != turn.text:
-        return html.escape(turn.text)  # continued or restored: not every round is known
-    pieces = []
-    for mark in marks:
-        text = html.escape(mark.text)
-        if mark.kind == "rejected":
-            instead = f' title="the target said {html.escape(repr(mark.instead))}"'
-            pieces.append(f"<del{instead}>{text.replace(chr(10), '⏎')}</del>")
-        elif mark.kind == "target":
-            pieces.append(text)
-        else:
-            pieces.append(f'<span class="{mark.kind}">{text}</span>')
-    return "".join(pieces)
-
-
-def _figures(turn: Turn) -> str:
-    timings = turn.timings
-    if not timings.get("predicted_n"):
-        return ""
-    judged = timings.get("draft_n_accepted", 0) + timings.get("draft_n_rejected", 0)
-    words = (
-        f"{timings['predicted_n']} tokens · {timings.get('predicted_per_second', 0.0):.1f} tokens/s"
-    )
-    if judged:
-        words += f" · accepted {timings['draft_n_accepted']} of {judged} judged"
-    if turn.reason and turn.reason != "eos":
-        words += f" · ended: {turn.reason}"
-    return f"<p class=figures>{html.escape(words)}</p>"
-
-
 def _section(kind: str, who: str, text: str, below: str = "") -> str:
     return f'<section class="{kind}"><h2>{html.escape(who)}</h2><pre>{text}</pre>{below}</section>'
 
-
-_LEGEND = (
-    '<p class=figures><span class="model">accepted from the draft model</span> · '
-    '<span class="ngram">accepted copy of the text</span> · the target’s own · '
-    "<del>rejected</del> (hover: what the target said instead)</p>"
-)
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --model: #1a7f37; --ngram: #0969da; --no: #b35900 }

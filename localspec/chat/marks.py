@@ -21,6 +21,8 @@ Kind: TypeAlias = Literal["model", "ngram", "target", "rejected"]
 class Mark:
     """A piece of text and who wrote it; `rejected` ones are not part of the answer.
 
+    kind ngram: a copy of the text, or the guess of an own drafter.
+
     instead: for a rejected piece, what the target said in its place.
     """
 
@@ -77,4 +79,4 @@ def mark_all(rounds: Iterable[Round]) -> list[Mark]:
 
 
 def _kind(source: str) -> Kind:
-    return "model" if source == "model" else "ngram" if source in ("ngram", "grammar") else "target"
+    return "model" if source == "model" else "target" if source == "target" else "ngram"

@@ -7,6 +7,7 @@ the file is read, and the pieces of an unfinished answer become a turn that was 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import secrets
@@ -25,6 +26,9 @@ from localspec.speculation.event_json import as_json, round_from_json
 __all__ = ["SavedChat", "SavedTitle", "chats_folder", "list_chats"]
 
 _VERSION = 1
+# what a damaged line can raise: a number too large and a nesting too deep are among it
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+_WORDS = ("drafter", "verifier")  # of the timings; all others are numbers
 _ID = re.compile(r"[\w-]{1,64}")
 
 
@@ -58,7 +62,7 @@ class SavedChat:
         self.conversation = Conversation()
         self.n_skipped = 0
         self.broken: str | None = None
-        self._file: IO[str] | None = None
+        self._file: IO[bytes] | None = None
         self._system = ""
 
     @classmethod
@@ -123,13 +127,13 @@ class SavedChat:
     def _write(self, row: dict[str, Any], *, sync: bool = False) -> None:
         if self.broken:
             return
+        rows = [row]
+        if self.conversation.system != self._system:
+            self._system = self.conversation.system
+            rows.insert(0, {"type": "system", "text": self._system})
         try:
             file = self._file or self._begin()
-            if self.conversation.system != self._system:
-                self._system = self.conversation.system
-                file.write(_line({"type": "system", "text": self._system}))
-            file.write(_line(row))
-            file.flush()
+            self._append(file, "".join(map(_line, rows)))
             if sync:
                 os.fsync(file.fileno())
         except OSError as error:
@@ -137,18 +141,24 @@ class SavedChat:
                 f"this chat is not saved any more: {self.path} cannot be written ({error})"
             )
 
-    def _begin(self) -> IO[str]:
+    def _begin(self) -> IO[bytes]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         torn = self.path.exists() and not self.path.read_bytes().endswith(b"\n")
         is_new = not self.path.exists()
-        # surrogates (half a character pasted by a broken terminal) must not stop the writing
-        self._file = self.path.open("a", encoding="utf-8", errors="replace", newline="\n")
+        self._file = file = self.path.open("ab", buffering=0)
         if torn and self.path.stat().st_size:
-            self._file.write("\n")
+            self._append(file, "\n")
         if is_new:
             self.path.chmod(0o600)  # a chat is nobody else's business
-            self._file.write(_line({"type": "chat", "version": _VERSION, "id": self.id}))
-        return self._file
+            self._append(file, _line({"type": "chat", "version": _VERSION, "id": self.id}))
+        return file
+
+    def _append(self, file: IO[bytes], text: str) -> None:
+        """In one write, so that two programs that go on with one chat do not mix their lines."""
+        # surrogates (half a character pasted by a broken terminal) must not stop the writing
+        raw = text.encode("utf-8", "replace")
+        while raw:
+            raw = raw[file.write(raw) :]
 
     def _read(self, raw: bytes) -> None:
         partial: dict[str, Turn] = {}
@@ -158,7 +168,7 @@ class SavedChat:
             try:
                 row = json.loads(line)
                 self._take(row, partial)
-            except (ValueError, KeyError, TypeError, AttributeError):
+            except _DAMAGE:
                 self.n_skipped += 1  # the torn end of a killed program, or a damaged line
         for turn in partial.values():
             if turn.id not in self.conversation.turns and turn.parent in self.conversation.turns:
@@ -175,10 +185,11 @@ class SavedChat:
             before = partial.get(row["id"])
             partial[row["id"]] = Turn(
                 id=str(row["id"]),
-                parent=row["parent"],
+                parent=_optional(row["parent"]),
                 role="assistant",
                 text=(before.text if before else "") + str(row["text"]),
-                token_ids=(before.token_ids if before else ()) + tuple(row["token_ids"]),
+                token_ids=(before.token_ids if before else ())
+                + tuple(int(token) for token in row["token_ids"]),
                 reason="interrupted",
                 opened=bool(row["opened"]),
                 model=str(row["model"]),
@@ -212,7 +223,7 @@ def _title(path: Path) -> str:
                 continue
             try:
                 text = str(json.loads(line)["text"]).strip()
-            except (ValueError, KeyError, TypeError):
+            except _DAMAGE:
                 continue
             return next(iter(text.splitlines()), "")[:80]
     return "(empty)"
@@ -240,17 +251,40 @@ def _turn_json(turn: Turn) -> dict[str, Any]:
 
 
 def _turn_from(row: dict[str, Any]) -> Turn:
+    seconds = row.get("thinking_s")
     return Turn(
         id=str(row["id"]),
-        parent=row["parent"],
-        role=str(row["role"]),
+        parent=_optional(row["parent"]),
+        role=_role(row["role"]),
         text=str(row["text"]),
         token_ids=tuple(int(token) for token in row.get("token_ids", ())),
-        reason=row.get("reason"),
-        timings=dict(row.get("timings", {})),
+        reason=_optional(row.get("reason")),
+        timings=_timings(row.get("timings", {})),
         rounds=tuple(round_from_json(round_) for round_ in row.get("rounds", ())),
-        thinking_s=row.get("thinking_s"),
+        thinking_s=float(seconds) if seconds is not None else None,
         opened=bool(row.get("opened", False)),
         model=str(row.get("model", "")),
         notes=tuple(str(note) for note in row.get("notes", ())),
     )
+
+
+def _role(found: Any) -> str:
+    if found not in ("user", "assistant"):
+        raise ValueError(f"{found!r} is no role")
+    return str(found)
+
+
+def _optional(found: Any) -> str | None:
+    if found is not None and not isinstance(found, str):
+        raise TypeError(f"{found!r} is no text")
+    return found
+
+
+def _timings(found: Any) -> dict[str, Any]:
+    """What can be added and printed of it."""
+    return {
+        str(name): value
+        for name, value in dict(found).items()
+        if (isinstance(value, str) and name in _WORDS)
+        or (isinstance(value, (int, float)) and math.isfinite(value))
+    }

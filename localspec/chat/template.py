@@ -1,28 +1,29 @@
 """Messages to token ids, by the model's own chat template.
 
-The template runs in jinja2's immutable sandbox. Text from users never becomes a control token:
-where it spells a marker, the rendered prompt is cut inside it before it is tokenised.
+The template runs in a sandbox with limits on what it may compute. Text from users never becomes a
+control token: where it spells a marker, the rendered prompt is cut inside it before it is
+tokenised. That holds for tools, their results and the arguments of calls too.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
 import jinja2
 from jinja2.ext import Extension
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from localspec.errors import ChatTemplateError, EmptyPromptError, InvalidOptionError
+from localspec.chat.messages import Message, Tool, each_text, normal_messages, normal_tools
+from localspec.chat.sandbox import BoundedEnvironment, bounded, limited
+from localspec.errors import ChatTemplateError
 from localspec.llama.vocabulary import Vocabulary
 
-__all__ = ["ChatTemplate", "Message"]
-
-Message = Mapping[str, str]
+__all__ = ["ChatTemplate", "Message", "Tool"]
 
 _PRIVATE_USE = range(0xE000, 0xF8FF)
+_MAX_INDENT = 16  # of JSON in a template
 
 
 class ChatTemplate:
@@ -38,16 +39,21 @@ class ChatTemplate:
         self._eos = eos
         self._compiled: jinja2.Template | None = None
 
-    def encode(self, messages: Sequence[Message]) -> list[int]:
+    @property
+    def writes_tool_calls(self) -> bool:
+        """True when calls come as `<tool_call>` around JSON, which tool_calls.py can read."""
+        return "<tool_call>" in (self._source or "")
+
+    def encode(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> list[int]:
         """Token ids of the rendered conversation, the opening of the answer included.
 
-        Raises ChatTemplateError when there is no template or it fails, InvalidOptionError for
-        malformed messages, EmptyPromptError for none.
+        Raises ChatTemplateError when there is no template, it fails or it knows no tools,
+        InvalidOptionError for malformed messages or tools, EmptyPromptError for none.
         """
-        checked = _checked(messages)
-        cut = self._unused_character(checked)
-        marked = [{**m, "content": self._mark(m["content"], cut)} for m in checked]
-        rendered = self._render(marked)
+        given = normal_messages(messages), self._known(normal_tools(tools))
+        cut = self._unused_character(given)
+        marked = each_text(given, lambda text: self._mark(text, cut))
+        rendered = self._render(*marked)
         ids: list[int] = []
         for part in rendered.split(cut):
             if part:
@@ -57,33 +63,50 @@ class ChatTemplate:
             ids.insert(0, bos)
         return ids
 
-    def render(self, messages: Sequence[Message]) -> str:
+    def render(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str:
         """The conversation as text, for programs that tokenise it themselves."""
-        return self._render(_checked(messages))
+        return self._render(normal_messages(messages), self._known(normal_tools(tools)))
 
-    def _render(self, messages: list[dict[str, str]]) -> str:
+    def _known(self, tools: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+        if tools and self._source is not None and "tools" not in self._source:
+            raise ChatTemplateError(
+                "this model's chat template knows no tools: describe them in the system message, "
+                "or take a model that was trained to call tools"
+            )
+        return tools
+
+    def _render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> str:
         template = self._compile()
         try:
-            return self._apply(template, messages)
+            return self._apply(template, messages, tools)
         except jinja2.TemplateError as error:
             merged = _merge(messages)
             if merged == messages:
                 raise ChatTemplateError(f"the chat template refused: {error}") from None
         except Exception as error:
-            raise ChatTemplateError(f"the chat template failed: {error}") from None
+            raise ChatTemplateError(
+                f"the chat template failed: {error}. Use --raw, or another file of the model"
+            ) from None
         try:  # Mistral, Gemma and others know no system role and want strict turns
-            return self._apply(template, merged)
+            return self._apply(template, merged, tools)
         except Exception as error:
             raise ChatTemplateError(f"the chat template refused: {error}") from None
 
-    def _apply(self, template: jinja2.Template, messages: list[dict[str, str]]) -> str:
-        return template.render(
-            messages=messages,
-            add_generation_prompt=True,
-            bos_token=self._bos,
-            eos_token=self._eos,
-            tools=None,
-        )
+    def _apply(
+        self,
+        template: jinja2.Template,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None,
+    ) -> str:
+        given = {
+            "messages": messages,
+            "add_generation_prompt": True,
+            "bos_token": self._bos,
+            "eos_token": self._eos,
+            "tools": tools,
+        }
+        n_given = len(repr(messages)) + len(repr(tools))
+        return bounded(lambda: template.render(given), n_given)
 
     def _compile(self) -> jinja2.Template:
         if self._compiled is None:
@@ -92,17 +115,18 @@ class ChatTemplate:
                     "this file carries no chat template (a base model?): use --raw to continue "
                     "plain text, or an instruct version of the model"
                 )
-            environment = ImmutableSandboxedEnvironment(
+            source = self._source
+            environment = BoundedEnvironment(
                 trim_blocks=True,
                 lstrip_blocks=True,
                 extensions=["jinja2.ext.loopcontrols", _Generation],
             )
-            environment.filters["tojson"] = _tojson
+            environment.filters["tojson"] = limited("tojson", _tojson)
             environment.globals["raise_exception"] = _raise
             environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
             try:
-                self._compiled = environment.from_string(self._source)
-            except jinja2.TemplateError as error:
+                self._compiled = bounded(lambda: environment.from_string(source))
+            except Exception as error:  # Python's own compiler has limits too
                 raise ChatTemplateError(
                     f"the chat template does not compile: {error}. Use --raw without it"
                 ) from None
@@ -111,8 +135,14 @@ class ChatTemplate:
     def _mark(self, content: str, cut: str) -> str:
         return cut.join(self._vocabulary.split_markers(content)) if content else content
 
-    def _unused_character(self, messages: Sequence[Message]) -> str:
-        used = set("".join(m["content"] for m in messages)) | set(self._source or "")
+    def _unused_character(self, given: Any) -> str:
+        used = set(self._source or "")
+
+        def note(text: str) -> str:
+            used.update(text)
+            return text
+
+        each_text(given, note)
         return next(chr(c) for c in _PRIVATE_USE if chr(c) not in used)
 
 
@@ -126,34 +156,23 @@ class _Generation(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-def _checked(messages: Sequence[Message]) -> list[dict[str, str]]:
-    if not messages:
-        raise EmptyPromptError("there are no messages: nothing to answer")
-    for message in messages:
-        if not isinstance(message, Mapping) or not all(
-            isinstance(message.get(key), str) for key in ("role", "content")
-        ):
-            raise InvalidOptionError(
-                f"a message is {{'role': ..., 'content': ...}} with two strings, not {message!r}"
-            )
-    if not messages[-1]["content"].strip() and messages[-1]["role"] == "user":
-        raise EmptyPromptError("the message is empty: there is nothing to answer")
-    return [dict(message) for message in messages]
-
-
-def _merge(messages: list[dict[str, str]]) -> list[dict[str, str]]:
+def _merge(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The system text into the first user turn, neighbours of one role into one turn."""
-    merged: list[dict[str, str]] = []
+    merged: list[dict[str, Any]] = []
     for message in messages:
         role = "user" if message["role"] == "system" else message["role"]
-        if merged and merged[-1]["role"] == role:
-            merged[-1]["content"] += "\n\n" + message["content"]
+        before = merged[-1] if merged else {}
+        calls = "tool_calls" in message or "tool_calls" in before
+        if before.get("role") == role and not calls and role != "tool":
+            before["content"] += "\n\n" + message["content"]
         else:
             merged.append({**message, "role": role})
     return merged
 
 
 def _tojson(value: object, ensure_ascii: bool = False, indent: int | None = None) -> str:
+    if isinstance(indent, int):
+        indent = min(indent, _MAX_INDENT)
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
 
 

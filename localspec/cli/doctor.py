@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from localspec import __version__
+from localspec.errors import LocalspecError
 from localspec.visible import visible
+
+if TYPE_CHECKING:
+    from localspec.llama.devices import Device
 
 __all__ = ["doctor"]
 
 
 @click.command()
-def doctor() -> None:
-    """Versions, devices, memory, caches, and whether the default pair is here."""
+@click.argument("model", required=False)
+@click.argument("draft", required=False)
+def doctor(model: str | None, draft: str | None) -> None:
+    """Versions, devices, memory, caches, and whether the default pair is here.
+
+    With MODEL, and perhaps DRAFT (paths or names): whether they can be loaded here, and what
+    memory that takes.
+    """
     for name, value in _facts():
-        click.echo(visible(f"{name + ':':<16} {value}"))
+        _print(name, value)
+    if model is not None:
+        for name, value in _asked(model, draft):
+            _print(name, value)
+
+
+def _print(name: str, value: str) -> None:
+    click.echo(visible(f"{name + ':':<16} {value}"))
 
 
 def _facts() -> list[tuple[str, str]]:
@@ -46,8 +64,7 @@ def _compute() -> list[tuple[str, str]]:
     from localspec.llama.devices import list_devices, physical_cores, supports_gpu_offload
 
     facts = [
-        ("device", f"{d.name}: {d.description} ({d.kind}){_memory(d.free_bytes, d.total_bytes)}")
-        for d in list_devices()
+        ("device", f"{d.name}: {d.description} ({d.kind}){_memory(d)}") for d in list_devices()
     ]
     if supports_gpu_offload():
         facts.append(("GPU offload", "yes: all layers go to the GPU unless -ngl says otherwise"))
@@ -95,9 +112,12 @@ def _models() -> list[tuple[str, str]]:
 
     pair = catalog().pair("default")
     assert pair is not None
-    missing = [file for file in (pair.target, pair.draft) if local_path(file) is None]
+    here = [local_path(file) for file in (pair.target, pair.draft)]
+    missing = [
+        file for file, path in zip((pair.target, pair.draft), here, strict=True) if path is None
+    ]
     if not missing:
-        return [("default pair", f"{pair.name}: here")]
+        return [("default pair", f"{pair.name}: here"), *_priced(*here)]
     size = sum(file.size_bytes or 0 for file in missing) / 1e9
     return [
         (
@@ -108,19 +128,52 @@ def _models() -> list[tuple[str, str]]:
     ]
 
 
-def _system_memory() -> str:
+def _priced(target: Path | None, draft: Path | None) -> list[tuple[str, str]]:
+    """What loading them would take; nothing is loaded."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        try:
-            total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-        except (AttributeError, ValueError, OSError):
-            return "unknown on this system"
-        return f"{total:.1f} GB in all"
-    sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
-    available, total = sizes["MemAvailable"] / 1e9, sizes["MemTotal"] / 1e9
-    return f"{available:.1f} of {total:.1f} GB available (default pair: about 2.2 on a CPU)"
+        from localspec.library.gguf_header import read_header
+        from localspec.options import LoadOptions
+        from localspec.pair import plan_pair
+    except (ImportError, OSError, RuntimeError):  # an engine that does not load: told above
+        return []
+    assert target is not None
+    try:
+        header = read_header(draft) if draft is not None else None
+        plan = plan_pair(read_header(target), header, LoadOptions())
+    except LocalspecError as error:
+        return [("memory plan", str(error))]
+    return [("memory plan", line) for line in (*plan.lines(), *plan.notes)]
 
 
-def _memory(free: int, total: int) -> str:
-    return f", {free / 1e9:.1f} of {total / 1e9:.1f} GB free" if total else ""
+def _asked(model: str, draft: str | None) -> Iterator[tuple[str, str]]:
+    """The models of the command line, checked and tried as a load would; its errors come out."""
+    from localspec.cli.models_commands import present_files
+    from localspec.llama.vetting import vetted_header
+
+    paths = present_files(model)
+    if draft is not None:
+        paths = [paths[0], present_files(draft)[-1]]
+    for path, role in zip(paths, ("target", "draft"), strict=False):
+        notes: list[str] = []
+        header = vetted_header(path, role, notes)
+        words = f"{header.name}, {header.quant}: can be loaded"
+        yield role, "; ".join([words, *notes])
+    yield from _priced(paths[0], paths[1] if len(paths) > 1 else None)
+
+
+def _system_memory() -> str:
+    from localspec.llama.ram import free_ram
+
+    try:
+        ram = free_ram()
+    except (ImportError, OSError, RuntimeError):
+        ram = None
+    if ram is None:
+        return "unknown on this system"
+    return f"{ram.free_bytes / 1e9:.1f} of {ram.total_bytes / 1e9:.1f} GB available ({ram.limit})"
+
+
+def _memory(device: Device) -> str:
+    if device.kind == "cpu" or not device.total_bytes:  # the engine calls all of the RAM free
+        return ""
+    return f", {device.free_bytes / 1e9:.1f} of {device.total_bytes / 1e9:.1f} GB free"

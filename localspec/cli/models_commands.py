@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localspec.errors import ModelNotFoundError
+from localspec.errors import ModelFileError, ModelNotFoundError
 from localspec.visible import visible
 
 if TYPE_CHECKING:
     from localspec.library.catalog import CatalogFile
     from localspec.library.gguf_header import GGUFHeader
 
-__all__ = ["models", "quantize"]
+__all__ = ["models", "present_files", "quantize"]
 
 
 @click.group()
@@ -56,7 +56,7 @@ def pull(reference: str) -> None:
 @click.argument("reference")
 def path(reference: str) -> None:
     """Print the files that a reference stands for, target first, one a line."""
-    for found in _present(reference):
+    for found in present_files(reference):
         click.echo(str(found))
 
 
@@ -66,7 +66,7 @@ def show(reference: str) -> None:
     """What a GGUF file says about itself; no weights are loaded."""
     from localspec.library.gguf_header import read_header
 
-    for number, found in enumerate(_present(reference)):
+    for number, found in enumerate(present_files(reference)):
         if number:
             click.echo()
         header = read_header(found)
@@ -79,7 +79,7 @@ def show(reference: str) -> None:
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def remove(reference: str, yes: bool) -> None:
     """Delete the files of a catalog model or repository from the caches (never a path)."""
-    from localspec.library.gguf_header import part_paths
+    from localspec.library.gguf_parts import part_paths
     from localspec.library.references import local_path
 
     files = _files(reference)
@@ -133,7 +133,7 @@ def quantize(
         if sys.stderr.isatty():
             threading.Thread(target=_watch, args=(growing, done), daemon=True).start()
 
-    (found,) = _present(source)[:1]
+    (found,) = present_files(source)[:1]
     try:
         header = run(
             found, destination, type_name, n_threads=n_threads, overwrite=overwrite,
@@ -172,7 +172,11 @@ def _fetched(reference: str) -> list[Path]:
     ]
 
 
-def _present(reference: str) -> list[Path]:
+def present_files(reference: str) -> list[Path]:
+    """The files on this machine that a reference stands for, a pair's target first.
+
+    Raises ModelNotFoundError, with the command that fetches what is missing.
+    """
     from localspec.library.references import local_path
 
     found = []
@@ -188,12 +192,14 @@ def _present(reference: str) -> list[Path]:
 
 
 def _facts(header: GGUFHeader) -> list[tuple[str, str]]:
+    from localspec.library.model_kind import kind_of
+
     context = header.context_length
     return [
         ("file", str(header.path)),
         ("name", header.name),
         ("architecture", header.architecture or "not stated"),
-        ("kind", header.kind),
+        ("kind", kind_of(header)),
         ("parameters", f"{header.n_params / 1e6:,.1f} million"),
         ("quant", header.quant),
         ("size", f"{header.total_size_bytes / 1e9:.2f} GB"),
@@ -202,4 +208,18 @@ def _facts(header: GGUFHeader) -> list[tuple[str, str]]:
         ("chat template", "yes" if header.chat_template else "no (use --raw)"),
         ("licence", header.licence or "not stated in the file"),
         ("parts", str(len(header.parts))),
+        ("checks", _verdict(header)),
     ]
+
+
+def _verdict(header: GGUFHeader) -> str:
+    """Whether it could be loaded, as far as the file itself tells."""
+    from localspec.library.model_checks import check_model
+    from localspec.library.model_kind import require_language_model
+
+    try:
+        require_language_model(header, "target")
+        check_model(header)
+    except ModelFileError as error:
+        return str(error)
+    return "passed"

@@ -23,6 +23,7 @@ LOADING = (
     "type_k",
     "type_v",
     "exact",
+    "ignore_memory",
 )
 ANSWERING = (
     "max_tokens",
@@ -57,6 +58,7 @@ ANSWERING = (
     "n_draft_max",
     "verifier",
     "drafter",
+    "controller",
     "logit_bias",
 )
 
@@ -93,11 +95,13 @@ _OPTIONS: tuple[Callable[[F], F], ...] = (
     ),
     click.option(
         "--drafter",
-        type=click.Choice(["auto", "model", "ngram", "splice", "none"]),
-        help="Who guesses; `none` is plain decoding.",
+        metavar="NAME",
+        help="Who guesses: auto, model, ngram, splice, an installed drafter's name, or none "
+        "(plain decoding).",
     ),
     click.option("--n-draft", "-K", type=int, help="Tokens drafted each round, exactly."),
     click.option("--n-draft-max", type=int, help="Most tokens of a draft.  [default: 16]"),
+    click.option("--controller", metavar="NAME", help="An installed controller of draft lengths."),
     click.option(
         "--exact",
         is_flag=True,
@@ -144,6 +148,9 @@ _OPTIONS: tuple[Callable[[F], F], ...] = (
     click.option("--flash-attn", "-fa", type=click.Choice(["auto", "on", "off"])),
     click.option("--type-k", "--cache-type-k", "-ctk", help="K cache type.  [default: f16]"),
     click.option("--type-v", "--cache-type-v", "-ctv", help="V cache type.  [default: f16]"),
+    click.option(
+        "--ignore-memory", is_flag=True, default=None, help="Load even what seems too large."
+    ),
 )
 
 

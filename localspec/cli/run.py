@@ -61,7 +61,7 @@ def run(prompt: str | None, **given: Any) -> None:
         def begin() -> Iterator[Event]:
             prepare(session, adaptive=adaptive)
             if given["verbose"] or sys.stderr.isatty():
-                _introduce(session, adaptive=adaptive)
+                _introduce(session, adaptive=adaptive, verbose=given["verbose"])
             return session.stream(question, **answer)
 
         finished, interrupted, events = _show(session, begin, given)
@@ -134,8 +134,11 @@ def _loaded(session: Session) -> str:
     )
 
 
-def _introduce(session: Session, *, adaptive: bool) -> None:
+def _introduce(session: Session, *, adaptive: bool, verbose: bool) -> None:
     click.echo(_loaded(session), err=True)
+    if verbose:
+        for line in session.memory.lines():
+            click.echo(f"memory, {line}", err=True)
     outlook = session.outlook() if adaptive else None
     if outlook is not None and outlook.pays:  # when it does not, a note of the stats says so
         click.echo(outlook.words, err=True)

@@ -81,7 +81,7 @@ def _from_file(path: Path) -> dict[str, Setting]:
         document = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:  # ValueError: bad TOML, bad UTF-8
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: bad TOML, bad UTF-8
         raise ConfigError(f"the settings file {path} cannot be read: {error}") from None
     chat = document.pop("chat", {})
     if not isinstance(chat, dict):
@@ -120,7 +120,7 @@ def _typed(key: str, text: str, where: str) -> Any:
 
     from localspec.options import LoadOptions, Options
 
-    if key in ("exact", "ignore_eos"):
+    if key in ("exact", "ignore_eos", "ignore_memory"):
         if text.lower() in ("1", "true", "yes", "on", "0", "false", "no", "off"):
             return text.lower() in ("1", "true", "yes", "on")
         raise ConfigError(f"{where} is {text!r}: it is true or false")

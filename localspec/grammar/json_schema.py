@@ -26,8 +26,7 @@ __all__ = ["schema_to_gbnf"]
 Schema: TypeAlias = "Mapping[str, Any]"
 
 ANNOTATIONS = frozenset(
-    "$schema $id $comment $defs $anchor definitions title description default examples example "
-    "deprecated readOnly writeOnly contentMediaType contentEncoding discriminator".split()
+    ["$schema", "$id", "$comment", "$defs", "$anchor", "definitions", "title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly", "contentMediaType", "contentEncoding", "discriminator"]
 )
 _BY_TYPE: dict[str, frozenset[str]] = {
     "object": frozenset(("properties", "required", "additionalProperties")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-__all__ = ["Bounds", "INTEGER", "NUMBER", "decimals", "integers"]
+__all__ = ["INTEGER", "NUMBER", "Bounds", "decimals", "integers"]
 
 _DIGITS = 16
 INTEGER = '"-"? ("0" | [1-9] [0-9]{0,15})'

@@ -121,7 +121,7 @@ class _Pattern:
         self._at += 1
         if char == "{":
             end = self._text.find("}", self._at)
-            low, comma, high = self._text[self._at : max(end, self._at)].partition(",")
+            low, _comma, high = self._text[self._at : max(end, self._at)].partition(",")
             if end < 0 or not low.isdecimal() or (high and not high.isdecimal()):
                 self._fail("a repetition is written {3}, {3,} or {3,5}")
             self._at = end + 1

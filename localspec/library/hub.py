@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from localspec.errors import DownloadError, ModelNotFoundError
-from localspec.library.gguf_header import part_paths
+from localspec.library.gguf_parts import part_paths
 from localspec.library.mirror import Progress, require_space
 
 __all__ = ["HubUnreachableError", "cached_file", "cached_gguf_files", "fetch_file", "pick_files"]
 
 _PROBE_S = 8.0
+_RANGE_REFUSED = 416  # HTTP: what is to be resumed is longer than the file
 _DISK_TROUBLE = (errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS)
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 
@@ -108,12 +109,16 @@ def fetch_file(
     cache = Path(constants.HF_HUB_CACHE)
     cache.mkdir(parents=True, exist_ok=True)
     require_space(cache, size_bytes or sizes.get(file) or 0, file)
+    more: dict[str, Any] = {"revision": revision}
+    if on_progress is not None and "tqdm_class" in signature(hf_hub_download).parameters:
+        more["tqdm_class"] = _reporting(Path(file).name, on_progress)
     try:
-        if on_progress is not None and "tqdm_class" in signature(hf_hub_download).parameters:
-            bar = _reporting(Path(file).name, on_progress)
-            path = Path(hf_hub_download(repo, file, revision=revision, tqdm_class=bar))
-        else:
-            path = Path(hf_hub_download(repo, file, revision=revision))
+        try:
+            path = Path(hf_hub_download(repo, file, **more))
+        except Exception as error:
+            if _status(error) != _RANGE_REFUSED or not _drop_incomplete(cache, repo):
+                raise
+            path = Path(hf_hub_download(repo, file, **more))
     except Exception as error:
         raise _named(error, repo, file) from None
     if sha256 is not None and _sha256(path) != sha256:
@@ -123,6 +128,20 @@ def fetch_file(
             "removed: try again, or give a path"
         )
     return path
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status of an answer, None for any other failure."""
+    return getattr(getattr(error, "response", None), "status_code", None)
+
+
+def _drop_incomplete(cache: Path, repo: str) -> bool:
+    """Delete what an earlier fetch left half done, larger than the file; True if there was any."""
+    folder = cache / f"models--{repo.replace('/', '--')}" / "blobs"
+    found = list(folder.glob("*.incomplete"))
+    for leftover in found:
+        leftover.unlink(missing_ok=True)
+    return bool(found)
 
 
 def _reporting(label: str, on_progress: Progress) -> Any:

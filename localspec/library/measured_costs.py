@@ -10,6 +10,8 @@ import contextlib
 import hashlib
 import json
 import os
+import time
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ __all__ = ["costs_folder", "load_costs", "save_costs"]
 
 
 _MOST_FILES = 200
+_STALE_S = 3600.0  # a partial file this old was left by a process that was killed
 
 
 def costs_folder() -> Path:
@@ -44,10 +47,14 @@ def save_costs(model: Path, settings: Mapping[str, Any], costs: Mapping[str, Any
     with contextlib.suppress(OSError):
         path = _file(model, settings)
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}.part")
+        # a name of its own: two sessions may end at once, in two processes or in one
+        partial = path.with_suffix(f".{uuid.uuid4().hex}.part")
         text = json.dumps({"model": str(model), "settings": dict(settings), "costs": costs})
-        partial.write_text(text, "utf-8")
-        partial.replace(path)
+        try:
+            partial.write_text(text, "utf-8")
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
         _prune(path.parent)
         return True
     return False
@@ -55,9 +62,16 @@ def save_costs(model: Path, settings: Mapping[str, Any], costs: Mapping[str, Any
 
 def _prune(folder: Path) -> None:
     """Forget the tables that were not renewed for the longest time."""
-    files = sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
-    for file in files[_MOST_FILES:]:
-        file.unlink()
+    written: list[tuple[float, Path]] = []
+    for file in folder.glob("*.json"):
+        with contextlib.suppress(OSError):  # another process prunes too
+            written.append((file.stat().st_mtime, file))
+    for _, file in sorted(written, reverse=True)[_MOST_FILES:]:
+        file.unlink(missing_ok=True)
+    for file in folder.glob("*.part"):
+        with contextlib.suppress(OSError):
+            if time.time() - file.stat().st_mtime > _STALE_S:
+                file.unlink()
 
 
 def _file(model: Path, settings: Mapping[str, Any]) -> Path:

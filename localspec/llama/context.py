@@ -1,7 +1,9 @@
 """One model's cache of evaluated tokens, and decoding at its end.
 
 The only place that calls llama_decode. It mirrors the cache as a list of ids, so that what is
-cached is never a counter that can go wrong. Knows nothing of drafts or sampling.
+cached is never a counter that can go wrong; after an interruption in the middle of a native call
+the memory is asked, or goes back to a checkpoint, before it is used again. Knows nothing of drafts
+or sampling.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from localspec.errors import EngineError, InvalidOptionError
+from localspec.llama.checkpoints import Checkpoints
 from localspec.llama.model import Model
 from localspec.llama.native import cache_type, last_error
 
-__all__ = ["CancelFlag", "Cancelled", "Context"]
+__all__ = ["CancelFlag", "Cancelled", "Context", "common_prefix"]
 
 _FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
 
@@ -61,7 +64,8 @@ class Context:
 
     n_ctx is rounded up to 256, n_batch is cut to n_ctx: read both back from the attributes.
     max_rows: how many rows of logits one decode may return (bounds memory:
-    the engine reserves n_vocab floats for each).
+    the engine reserves n_vocab floats for each). swa_full: layers with a sliding window keep all
+    tokens too, so that they can be cut back.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class Context:
         flash_attn: str = "auto",
         type_k: str = "f16",
         type_v: str = "f16",
+        swa_full: bool = True,
         cancel: CancelFlag | None = None,
     ) -> None:
         self.model = model
@@ -91,6 +96,7 @@ class Context:
         params.flash_attn_type = _flash_attention(flash_attn)
         params.type_k = cache_type(type_k)
         params.type_v = cache_type(type_v)
+        params.swa_full = swa_full
         params.no_perf = True
         params.abort_callback = self.cancel.callback
         params.abort_callback_data = self.cancel.address
@@ -102,6 +108,8 @@ class Context:
                 f"{last_error() or 'no reason given'}. Try a smaller n_ctx, or other cache types"
             )
         self._memory = llama_cpp.llama_get_memory(self._ctx)
+        self._checkpoints = Checkpoints(self._ctx, self._memory)
+        self._unsure = False  # an exception may have come between the memory and `ids`
         self.n_ctx = int(llama_cpp.llama_n_ctx(self._ctx))
         self.n_batch = int(llama_cpp.llama_n_batch(self._ctx))
         self.max_rows = int(params.n_outputs_max)
@@ -132,34 +140,83 @@ class Context:
         finally:
             self._in_use.release()
 
+    @property
+    def replays(self) -> bool:
+        """True when the memory cannot be cut, so that tokens behind a checkpoint are read again."""
+        return self.model.is_recurrent
+
+    def checkpoint(self, *, keep: bool = False) -> bool:
+        """Make it possible to return to this very point. False where llama.cpp cannot.
+
+        keep: for later prompts too; else until the next checkpoint. Does nothing where the memory
+        can be cut anywhere.
+        """
+        self._make_sure()
+        if not self.replays or not self.ids:
+            return True
+        return self._checkpoints.take(len(self.ids), keep=keep)
+
     def truncate(self, n: int) -> bool:
-        """Keep the first n tokens. False, and nothing changes, where the memory cannot."""
+        """Keep the first n tokens. False, and nothing changes, where the memory cannot.
+
+        A memory that replays can where a checkpoint is; one with a narrow window (swa_full off)
+        where the tokens before n are still there.
+        """
+        self._make_sure()
         if n >= len(self.ids):
             return True
-        if not llama_cpp.llama_memory_seq_rm(self._memory, 0, n, -1):
+        if self.replays:
+            if self._checkpoints.last(n) != n:
+                return False
+            self._go_back(n)
+            return len(self.ids) == n
+        if not self._reaches_back(n):
             return False
-        if n and self._pos_max() != n - 1:
-            self.clear()
-            return False
-        del self.ids[n:]
-        return True
+        self._unsure = True
+        if llama_cpp.llama_memory_seq_rm(self._memory, 0, n, -1):
+            del self.ids[n:]
+        self._recover()
+        return len(self.ids) == n
 
     def clear(self) -> None:
         """Forget everything. Never fails."""
+        if self._ctx is None:
+            return
+        self._unsure = True
         llama_cpp.llama_memory_clear(self._memory, False)
+        self._checkpoints.clear()
         self.ids.clear()
+        self._unsure = False
 
     def keep_prefix(self, ids: Sequence[int]) -> int:
-        """Cut the cache to its longest common prefix with `ids` (or clear it); its length."""
+        """Cut the cache to a prefix of `ids`, the longest that the memory can; its length."""
+        self._make_sure()
         n = common_prefix(self.ids, ids)
-        if not self.truncate(n):
+        if self.replays and n < len(self.ids):
+            self._go_back(n)
+        elif not self.truncate(n):
             self.clear()
         return len(self.ids)
+
+    @property
+    def handle(self) -> Any:
+        """The native pointer, for localspec.llama alone."""
+        if self._ctx is None:
+            raise EngineError("this context was closed")
+        return self._ctx
+
+    @property
+    def n_positions(self) -> int:
+        """Positions that the memory itself says it holds; len(ids) unless something is wrong."""
+        return self._pos_max() + 1
 
     def close(self) -> None:
         """Free the cache and the batch; a second call does nothing."""
         if self._ctx is not None:
             self._tokens = self._positions = self._flags = np.empty(0, np.int32)
+            self._checkpoints.clear()
+            self.ids.clear()
+            self._unsure = False
             llama_cpp.llama_batch_free(self._batch)
             llama_cpp.llama_free(self._ctx)
             self._ctx = None
@@ -167,6 +224,7 @@ class Context:
     def _decode(self, ids: Sequence[int], n_rows: int) -> list[npt.NDArray[np.float32]]:
         if self._ctx is None:
             raise EngineError("this context was closed")
+        self._make_sure()
         if not 0 <= n_rows <= min(self.max_rows, len(ids)):
             raise EngineError(f"{n_rows} rows asked of {len(ids)} tokens, at most {self.max_rows}")
         if len(self.ids) + len(ids) > self.n_ctx:
@@ -189,12 +247,14 @@ class Context:
         self._flags[:n] = 0
         if n_rows:
             self._flags[n - n_rows : n] = 1
+        self._unsure = True
         code = int(llama_cpp.llama_decode(self._ctx, self._batch))
         if code == 0:
             llama_cpp.llama_synchronize(self._ctx)
             self.ids += piece
+            self._unsure = False
             return
-        self._recover(start)
+        self._recover()
         if code == 2 or self.cancel.is_set():
             raise Cancelled
         meaning = {1: "it found no room in the cache", -1: "it calls the batch invalid"}
@@ -203,12 +263,45 @@ class Context:
             f"{meaning.get(code, 'a fatal error')}) {last_error()}".rstrip()
         )
 
-    def _recover(self, start: int) -> None:
-        """After code 2 or a fatal one, pieces already processed stay in the memory."""
-        if self._pos_max() != start - 1 and not llama_cpp.llama_memory_seq_rm(
-            self._memory, 0, start, -1
-        ):
+    def _make_sure(self) -> None:
+        if self._unsure:
+            self._recover()
+
+    def _recover(self) -> None:
+        """Bring memory and `ids` together again.
+
+        After code 2 or a fatal one, pieces already processed stay in the memory; a recurrent state
+        may have been overwritten halfway.
+        """
+        if self.replays:
+            self._go_back(len(self.ids))
+            return
+        n_held = self._pos_max() + 1
+        if n_held > len(self.ids):
+            llama_cpp.llama_memory_seq_rm(self._memory, 0, len(self.ids), -1)
+        else:
+            del self.ids[n_held:]
+        if self._pos_max() + 1 != len(self.ids):
             self.clear()
+        self._unsure = False
+
+    def _go_back(self, n: int) -> None:
+        """To the last checkpoint of at most n tokens, or to the beginning."""
+        self._unsure = True
+        n_kept = self._checkpoints.restore(n)
+        if n_kept:
+            del self.ids[n_kept:]
+            self._unsure = False
+        else:
+            self.clear()
+
+    def _reaches_back(self, n: int) -> bool:
+        """Are the tokens that the next one may look at still there once it stands at n?
+
+        llama_memory_seq_rm says yes even where a narrow window has dropped them.
+        """
+        oldest = int(llama_cpp.llama_memory_seq_pos_min(self._memory, 0))
+        return n == 0 or oldest <= max(0, n - self.model.n_swa)
 
     def _pos_max(self) -> int:
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, 0))

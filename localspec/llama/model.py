@@ -22,7 +22,10 @@ class Model:
     """A loaded model; close it, or use it as a context manager.
 
     n_gpu_layers: layers put on the GPU, negative for all; 0 in a build without GPU support,
-    whatever was asked. Raises ModelFileError when llama.cpp cannot load the file.
+    whatever was asked. mmap: read the weights where they lie in the page cache; on a CPU it costs
+    memory for those that are repacked. allocate False: the structure alone, without weights; such
+    a model must not decode. Raises ModelFileError when llama.cpp cannot load the file; one that
+    was not vetted (localspec.llama.vetting) may end the process.
     """
 
     def __init__(
@@ -32,6 +35,8 @@ class Model:
         n_gpu_layers: int = -1,
         main_gpu: int = 0,
         tensor_split: Sequence[float] | None = None,
+        mmap: bool = False,
+        allocate: bool = True,
     ) -> None:
         init_backend()
         self.path = path
@@ -39,7 +44,8 @@ class Model:
         offload = bool(llama_cpp.llama_supports_gpu_offload())
         params.n_gpu_layers = n_gpu_layers if offload else 0
         params.main_gpu = main_gpu
-        if not params.n_gpu_layers:
+        params.no_alloc = not allocate
+        if not params.n_gpu_layers and not (mmap and allocate):
             # mmap counts repacked weights twice: once in the page cache, once as used.
             params.load_mode = llama_cpp.LLAMA_LOAD_MODE_NONE
         self._tensor_split = _tensor_split(tensor_split)  # llama.cpp keeps a pointer to it
@@ -76,13 +82,17 @@ class Model:
         return buffer.value.decode("utf-8", "replace")
 
     @functools.cached_property
-    def rollback_refused(self) -> str | None:
-        """Why rejected tokens cannot be cut from this model's memory, None when they can."""
-        if llama_cpp.llama_model_is_recurrent(self.handle):
-            return "its memory is recurrent and cannot be cut back"
-        if llama_cpp.llama_model_is_hybrid(self.handle):
-            return "part of its memory is recurrent and cannot be cut back"
-        return None
+    def is_recurrent(self) -> bool:
+        """True when the memory, or a part of it, is a state that cannot be cut back."""
+        return bool(
+            llama_cpp.llama_model_is_recurrent(self.handle)
+            or llama_cpp.llama_model_is_hybrid(self.handle)
+        )
+
+    @functools.cached_property
+    def n_swa(self) -> int:
+        """Tokens that a layer with a sliding window sees; 0 without such layers."""
+        return int(llama_cpp.llama_model_n_swa(self.handle))
 
     @functools.cached_property
     def chat_template(self) -> str | None:
@@ -93,6 +103,7 @@ class Model:
     def close(self) -> None:
         """Free the weights. Contexts over the model must be closed first."""
         if self._model is not None:
+            self.vocabulary.close()
             llama_cpp.llama_model_free(self._model)
             self._model = None
 

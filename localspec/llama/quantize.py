@@ -12,9 +12,12 @@ from pathlib import Path
 import llama_cpp
 
 from localspec.errors import DiskSpaceError, EngineError, InvalidOptionError, ModelFileError
-from localspec.library.gguf_header import FILE_TYPES, UNQUANTISED, GGUFHeader, read_header
+from localspec.library.gguf_header import GGUFHeader, read_header
+from localspec.library.gguf_types import FILE_TYPES, UNQUANTISED
+from localspec.library.model_kind import LANGUAGE_MODEL, kind_of
 from localspec.llama.importance import read_importance
 from localspec.llama.native import init_backend, last_error
+from localspec.llama.vetting import vet
 
 __all__ = ["QUANT_TYPES", "is_lossy", "quantize"]
 
@@ -51,6 +54,8 @@ def quantize(
             f"unknown quant type {type_name!r}: choose one of {', '.join(sorted(QUANT_TYPES))}"
         )
     header = read_header(source)
+    if kind_of(header) == LANGUAGE_MODEL:
+        vet(header, [])
     _require_destination(source, destination, overwrite)
     matrix = read_importance(importance) if importance is not None else None
     folder = destination.parent

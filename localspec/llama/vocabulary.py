@@ -30,7 +30,7 @@ class Vocabulary:
     """Belongs to a Model, and lives as long as it."""
 
     def __init__(self, handle: Any) -> None:
-        self._vocab = handle
+        self._handle = handle
         self.n_tokens = int(llama_cpp.llama_vocab_n_tokens(handle))
         self._pieces: dict[int, bytes] = {}
         self.spelling: Any = None  # of localspec.llama.grammar, made when first needed
@@ -39,6 +39,16 @@ class Vocabulary:
     def handle(self) -> Any:
         """The native pointer, for localspec.llama alone."""
         return self._vocab
+
+    @property
+    def _vocab(self) -> Any:
+        if self._handle is None:
+            raise EngineError("this model was closed")
+        return self._handle
+
+    def close(self) -> None:
+        """The model is about to be freed: from now on every native question is an EngineError."""
+        self._handle = None
 
     @functools.cached_property
     def bos(self) -> int | None:
@@ -222,19 +232,22 @@ class Vocabulary:
     def _require_spelling(self) -> None:
         if not self._spells_any_text:
             raise EngineError(
-                "this model's SentencePiece vocabulary has no byte tokens, so llama.cpp cannot "
-                "tokenise text for it: pass token ids instead"
+                "this model's SentencePiece vocabulary has no token for some bytes, so llama.cpp "
+                "cannot tokenise text for it: pass token ids instead"
             )
 
     @functools.cached_property
     def _spells_any_text(self) -> bool:
-        """llama_tokenize throws in C++ on an SPM vocabulary without byte tokens."""
+        """llama_tokenize throws in C++ on an SPM vocabulary that lacks the token of a byte."""
         if int(llama_cpp.llama_vocab_type(self._vocab)) != _VOCAB_SPM:
             return True
-        return any(
-            int(llama_cpp.llama_vocab_get_attr(self._vocab, token)) & _ATTR_BYTE
-            for token in range(self.n_tokens)
-        )
+        missing = {f"<0x{byte:02X}>" for byte in range(256)}
+        for token in range(self.n_tokens):
+            if int(llama_cpp.llama_vocab_get_attr(self._vocab, token)) & _ATTR_BYTE:
+                missing.discard(self._text_of(token))
+                if not missing:
+                    return True
+        return False
 
 
 def _occurrences(text: str, marker: str) -> list[int]:

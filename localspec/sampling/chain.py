@@ -51,9 +51,10 @@ def distribution(
     xtc_probability.
     Raises EngineError when the row holds NaN or +inf, or forbids every token.
     """
+    raw = logits
     logits = adjusted(logits, params, history, dry)
     best = int(logits.argmax())
-    _require_finite(float(logits[best]))
+    _require_finite(float(logits[best]), raw)
     if params.takes_the_best:
         if mask is not None:
             best = _best_of(logits, best_allowed(logits, mask, 1))
@@ -75,7 +76,9 @@ def distribution(
     temperature = temperature_of(values, params)
     if temperature == 0.0:
         return Distribution.one_hot(_best_of(logits, ids))
-    return Distribution.from_weights(ids, np.exp((values.astype(np.float64) - top) / temperature))
+    with np.errstate(over="ignore"):  # a tiny temperature: -inf, and a weight of 0
+        weights = np.exp((values.astype(np.float64) - top) / temperature)
+    return Distribution.from_weights(ids, weights)
 
 
 def adjusted(
@@ -85,12 +88,13 @@ def adjusted(
     if not params.logit_bias and (params.mirostat or not params.uses_history):
         return logits
     logits = logits.copy()
-    _add_bias(logits, params)
-    if not params.mirostat:  # llama.cpp's chain for mirostat has no penalties
-        _penalise(logits, params, history)
-        if params.has_dry:
-            assert dry is not None, "the DRY penalty needs its sequence breakers"
-            dry.penalise(logits, history)
+    with np.errstate(over="ignore", invalid="ignore"):  # told by distribution
+        _add_bias(logits, params)
+        if not params.mirostat:  # llama.cpp's chain for mirostat has no penalties
+            _penalise(logits, params, history)
+            if params.has_dry:
+                assert dry is not None, "the DRY penalty needs its sequence breakers"
+                dry.penalise(logits, history)
     return logits
 
 
@@ -99,7 +103,8 @@ def raw_probs(logits: Logits, tokens: Sequence[int]) -> list[float]:
     if not len(tokens):
         return []
     top = logits.max()
-    total = np.exp(logits - top).sum(dtype=np.float64)
+    with np.errstate(over="ignore"):  # -inf, and a weight of 0
+        total = np.exp(logits - top).sum(dtype=np.float64)
     chosen = logits[np.asarray(tokens, np.int64)].astype(np.float64)
     probs: list[float] = (np.exp(chosen - np.float64(top)) / total).tolist()
     return probs
@@ -116,7 +121,7 @@ def _penalise(logits: Logits, params: SamplingParams, history: Sequence[int]) ->
     if not params.penalises:
         return
     counts = Counter(history[-params.penalty_last_n :])
-    ids = np.array([token for token in counts if token < len(logits)], np.int64)
+    ids = np.array([token for token in counts if 0 <= token < len(logits)], np.int64)
     if not len(ids):
         return
     n = np.array([counts[int(token)] for token in ids], np.float32)
@@ -171,7 +176,8 @@ def _top_p_and_min_p(
 
 
 def _sum_exp(values: Logits, top: float) -> float:
-    return float(np.exp(values - np.float32(top)).sum(dtype=np.float64))
+    with np.errstate(over="ignore"):  # -inf, and a weight of 0
+        return float(np.exp(values - np.float32(top)).sum(dtype=np.float64))
 
 
 def _top_p(ids: Ids, values: Logits, top: float, needed: float) -> tuple[Ids, Logits]:
@@ -190,14 +196,20 @@ def _top_p(ids: Ids, values: Logits, top: float, needed: float) -> tuple[Ids, Lo
     return ids[order], values[order]
 
 
-def _require_finite(top: float) -> None:
-    if top == -math.inf:
+def _require_finite(top: float, raw: Logits) -> None:
+    if math.isfinite(top):
+        return
+    raw_top = float(raw.max())
+    if top == -math.inf and raw_top > -math.inf:
         raise EngineError(_forbidden(None))
-    if not math.isfinite(top):
+    if math.isfinite(raw_top):
         raise EngineError(
-            f"the model returned {top} among its logits: the file is damaged or this quantisation "
-            "overflows on this device; try another file or n_gpu_layers=0"
+            f"logit_bias or a penalty is too large for this model: a logit became {top}"
         )
+    raise EngineError(
+        f"the model returned {top} among its logits: the file is damaged or this quantisation "
+        "overflows on this device; try another file or n_gpu_layers=0"
+    )
 
 
 def _forbidden(mask: object) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from localspec.errors import EngineError
 
 __all__ = ["TOP", "Top"]
 
@@ -25,8 +28,10 @@ class Top:
 
     @classmethod
     def of(cls, row: npt.NDArray[np.float32], n: int = TOP) -> Top:
-        """The n best of logits, float32, shape (n_vocab,)."""
+        """The n best of logits, float32, shape (n_vocab,). Raises EngineError for NaN and inf."""
         top = float(row.max())
+        if not math.isfinite(top):
+            raise EngineError(f"the model returned {top} as its best logit: the file is damaged")
         total = float(np.exp(row - np.float32(top)).sum(dtype=np.float64))
         n = min(n, len(row))
         found = np.argpartition(row, len(row) - n)[-n:]

@@ -57,10 +57,11 @@ class Controller(Protocol):
     def worth_reading(self, n_tokens: int, n_ahead: int) -> bool:
         """Should the draft model read n_tokens of a prompt for an answer of up to n_ahead?"""
 
-    def begin(self, depth: int, limit: int, *, may_trim: bool) -> Pace:
+    def begin(self, depth: int, limit: int, *, may_trim: bool, n_replay: int = 0) -> Pace:
         """The pace of the next round: at most `limit` drafted tokens after `depth` committed ones.
 
         may_trim: the draft is no random choice, so that it may be cut after it was made.
+        n_replay: tokens before the last committed one that the batch must begin with.
         """
 
     def observe(self, round_: Round) -> None:
@@ -81,7 +82,7 @@ class FixedController:
         """Whenever anything is drafted."""
         return self.n_draft > 0
 
-    def begin(self, depth: int, limit: int, *, may_trim: bool) -> FixedPace:
+    def begin(self, depth: int, limit: int, *, may_trim: bool, n_replay: int = 0) -> FixedPace:
         """n_draft, or the limit when that is smaller."""
         return FixedPace(min(self.n_draft, limit), self._may_verify)
 

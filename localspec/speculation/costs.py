@@ -12,11 +12,11 @@ every decode of the target, follows that, while the tables keep the shape.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["CostTable", "Costs"]
+__all__ = ["CostTable", "Costs", "Undo"]
 
 _SHALLOWEST = 9  # depths below 2**9 tokens share a bucket; each doubling has its own
 _DRIFT_WEIGHT = 0.2
@@ -144,18 +144,40 @@ class CostTable:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """What it takes to refuse a draft where the memory cannot be cut, in seconds.
+
+    checkpoint_s: before every verification. restore_s: after one that was not accepted as a whole;
+    then the accepted tokens are read once more, in front of the next batch.
+    """
+
+    checkpoint_s: float
+    restore_s: float
+
+    def seconds(self, chance: float, n_again: float, row: Sequence[float]) -> float:
+        """Beyond the batch itself, for a draft that is accepted as a whole with `chance`.
+
+        n_again: tokens that a refusal would have to read again, as expected. row: T(0 …).
+        """
+        n = min(len(row) - 1, 1 + round(n_again))
+        return self.checkpoint_s + (1.0 - chance) * (self.restore_s + row[n] - row[1])
+
+
 @dataclass(slots=True)
 class Costs:
     """T, D and the drift they share. `draft` stays empty without a draft model.
 
     may_verify: the batch sizes that may be used; None allows all (exact mode: the sizes whose
-    rows are bit-identical to single-token rows).
+    rows are bit-identical to single-token rows). undo: None where the target's memory can be cut,
+    which costs nothing.
     """
 
     drift: Drift = field(default_factory=Drift)
     target: CostTable = field(init=False)
     draft: CostTable = field(init=False)
     may_verify: Callable[[int], bool] | None = None
+    undo: Undo | None = None
 
     def __post_init__(self) -> None:
         self.target = CostTable(self.drift)

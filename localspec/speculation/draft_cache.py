@@ -42,6 +42,21 @@ class DraftCache:
         """True when the draft model knows this id and means the same by it."""
         return token < self.n_shared and token not in self.foreign_ids
 
+    @property
+    def start(self) -> int:
+        """Tokens at the beginning of the text that it never read."""
+        return self._start
+
+    def resume(self, start: int) -> None:
+        """The context was filled from outside with `ids[start:]` of a text."""
+        self._start = start
+
+    def clear(self) -> None:
+        """Forget everything, as after a fresh load."""
+        self.context.clear()
+        self._start = 0
+        self._n_checked = 0
+
     def prepare(self, ids: Sequence[int], worth_reading: Callable[[int], bool]) -> None:
         """Read a prompt, its last token apart, or the end of a long one; or nothing of it."""
         self._n_checked = 0
@@ -58,6 +73,7 @@ class DraftCache:
         new = ids[self._start + len(self.context.ids) : -1]
         if new and len(new) <= self.room and worth_reading(len(new)):
             self.context.decode(new, n_rows=0)
+            self.context.checkpoint(keep=True)
 
     def missing(self, ids: Sequence[int]) -> int | None:
         """Tokens to decode before it can guess what follows; None when it cannot."""
@@ -77,7 +93,9 @@ class DraftCache:
             self._restart(ids, _SHORT_WINDOW)
         view = ids[self._start :]
         kept = self.context.keep_prefix(view[:-1])
-        return self.context.decode(view[kept:], n_rows=1)[0][: self.n_shared]
+        row = self.context.decode(view[kept:], n_rows=1)[0][: self.n_shared]
+        self.context.checkpoint()  # a refused draft goes back to here
+        return row
 
     def step(self, token: int) -> npt.NDArray[np.float32]:
         """The logits after one more drafted token."""
@@ -89,7 +107,7 @@ class DraftCache:
         return self.context.n_ctx - len(self.context.ids)
 
     def settle(self, ids: Sequence[int]) -> None:
-        """Cut the cache to what is committed, the last token apart."""
+        """Cut the cache to what is committed, the last token apart, or to a checkpoint before."""
         self.context.keep_prefix(ids[self._start : -1])
 
     def _restart(self, ids: Sequence[int], window: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from localspec.speculation.costs import Costs
+from localspec.speculation.costs import Costs, Undo
 
 __all__ = ["Outlook", "best_speed_up", "expected_tokens", "look"]
 
@@ -39,7 +39,7 @@ def expected_tokens(alpha: float, n_draft: int) -> float:
 def best_speed_up(costs: Costs, alpha: float, *, depth: int = 0, n_draft_max: int = 16) -> float:
     """Speed over plain of the best fixed draft length at this acceptance rate, 1 at least."""
     verify = costs.verify_row(depth, n_draft_max + 1)
-    return max(1.0, _best(verify, costs.draft.row(depth, 2), alpha)[0])
+    return max(1.0, _best(verify, costs.draft.row(depth, 2), alpha, costs.undo)[0])
 
 
 def look(costs: Costs, *, depth: int = 0, n_draft_max: int = 16) -> Outlook:
@@ -48,13 +48,18 @@ def look(costs: Costs, *, depth: int = 0, n_draft_max: int = 16) -> Outlook:
     draft = costs.draft.row(depth, 2)
 
     def best(alpha: float) -> tuple[float, int]:
-        return _best(verify, draft, alpha)
+        return _best(verify, draft, alpha, costs.undo)
 
     best_ratio, best_k = best(1.0)
     numbers = _numbers(costs, depth, draft[1], verify, best_k)
     if best_ratio < _WORTHWHILE:
         needed = max(
-            (expected_tokens(_USUAL_ALPHA, k) * verify[1] - verify[k + 1]) / k
+            (
+                expected_tokens(_USUAL_ALPHA, k) * verify[1]
+                - verify[k + 1]
+                - _undo(costs.undo, verify, _USUAL_ALPHA, k)
+            )
+            / k
             for k in range(1, n_draft_max + 1)
         )
         words = (
@@ -73,15 +78,22 @@ def look(costs: Costs, *, depth: int = 0, n_draft_max: int = 16) -> Outlook:
     return Outlook(True, best_ratio, best_k, break_even, words)
 
 
-def _best(verify: list[float], draft: list[float], alpha: float) -> tuple[float, int]:
+def _best(
+    verify: list[float], draft: list[float], alpha: float, undo: Undo | None
+) -> tuple[float, int]:
     """(speed over plain, K) of the best fixed K; verify and draft are T(0 …) and D(0 …)."""
 
     def ratio(k: int) -> float:
         first = draft[1] + alpha**k * (draft[2] - draft[1])  # two tokens after full acceptance
-        seconds = first + (k - 1) * draft[1] + verify[k + 1]
+        seconds = first + (k - 1) * draft[1] + verify[k + 1] + _undo(undo, verify, alpha, k)
         return expected_tokens(alpha, k) * verify[1] / seconds
 
     return max((ratio(k), k) for k in range(1, len(verify) - 1))
+
+
+def _undo(undo: Undo | None, verify: list[float], alpha: float, k: int) -> float:
+    """Seconds that refusals cost a draft of k tokens; 0 where the memory can be cut."""
+    return undo.seconds(alpha**k, expected_tokens(alpha, k), verify) if undo else 0.0
 
 
 def _numbers(costs: Costs, depth: int, step: float, verify: list[float], k: int) -> str:

@@ -3,7 +3,8 @@
 Invariant between rounds, with `ids` all committed tokens: the target's cache holds `ids[:-1]`,
 the drafter's cache a prefix of that; the last token is not decoded yet. `_settle` alone restores
 it, from the ids and never from counters, and runs in `finally`: a cancel, an exception and a
-normal end leave the same state.
+normal end leave the same state. A memory that cannot be cut holds a prefix of `ids[:-1]` after a
+rejection; the next batch begins with the tokens that it lacks (the replay).
 
 Knows nothing of files, prompts as text, or front ends.
 """
@@ -49,6 +50,8 @@ from localspec.speculation.target_law import TargetLaw
 __all__ = ["Engine", "Limits"]
 
 Row: TypeAlias = npt.NDArray[np.float32]
+
+_LONGEST_REPLAY = 8  # tokens that a verification may begin with; more of them are read apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +159,10 @@ class Engine:
             ended: Reason | None = None
             while ended is None:
                 round_, ended = self._round(index)
-                self._count(round_)
+                started = perf_counter()
                 self._settle()
+                round_ = replace(round_, elapsed_s=round_.elapsed_s + perf_counter() - started)
+                self._count(round_)
                 if self._drafter is not None:
                     self._controller.observe(round_)
                 if ended is None:
@@ -196,12 +201,14 @@ class Engine:
         for start in range(n_cached, total - 1, target.n_batch):
             started = perf_counter()
             target.decode(self._ids[start : min(start + target.n_batch, total - 1)], n_rows=0)
+            target.checkpoint()
             elapsed += perf_counter() - started
             self.stats = replace(
                 self.stats, cache_n=n_cached, prompt_n=len(target.ids) - n_cached, prompt_s=elapsed
             )
             yield Prefill(len(target.ids), total)
         started = perf_counter()
+        target.checkpoint(keep=True)  # where another answer to this prompt begins
         if self._drafter is not None:
             n_ahead = min(self._limits.max_tokens, target.n_ctx - total)
             self._drafter.prepare(self._ids, lambda n: self._controller.worth_reading(n, n_ahead))
@@ -230,9 +237,16 @@ class Engine:
 
     def _round(self, index: int) -> tuple[Round, Reason | None]:
         started = perf_counter()
+        self._shorten_replay()
+        begun = perf_counter()
         draft, worth = self._draft()
         drafted = perf_counter()
-        rows = self._target.decode([self._ids[-1], *draft.ids], n_rows=len(draft.ids) + 1)
+        n_replayed = self._n_replay()
+        if draft.ids:
+            self._target.checkpoint()
+        marked = perf_counter()
+        unread = self._ids[len(self._target.ids) :]
+        rows = self._target.decode([*unread, *draft.ids], n_rows=len(draft.ids) + 1)
         verified = perf_counter()
 
         p = self._law.rows(rows, self._ids, self._n_prompt, draft.ids)
@@ -266,14 +280,23 @@ class Engine:
             n_accepted=sum(token.verdict == "accepted" for token in tokens),
             tokens=tuple(tokens),
             text=text,
-            draft_s=drafted - started if self._drafter is not None else 0.0,
-            verify_s=verified - drafted,
+            draft_s=drafted - begun if self._drafter is not None else 0.0,
+            verify_s=verified - marked,
             elapsed_s=perf_counter() - started,
             depth=depth,
             verifier=verifier,
             worth=worth,
+            n_replayed=n_replayed,
         )
         return round_, ended
+
+    def _n_replay(self) -> int:
+        """Committed tokens, the last one apart, that the target must read again."""
+        return len(self._ids) - 1 - len(self._target.ids)
+
+    def _shorten_replay(self) -> None:
+        if self._n_replay() > _LONGEST_REPLAY:
+            self._target.decode(self._ids[len(self._target.ids) : -1], n_rows=0)
 
     def _draft(self) -> tuple[Draft, tuple[float, ...]]:
         """What the drafter proposes at the controller's pace, and what each length was worth."""
@@ -281,7 +304,9 @@ class Engine:
         if self._drafter is None:
             return Draft(), ()
         may_trim = not self._drafter.is_random  # cutting a random draft would bend the law
-        pace = self._controller.begin(len(self._ids), room, may_trim=may_trim)
+        pace = self._controller.begin(
+            len(self._ids), room, may_trim=may_trim, n_replay=self._n_replay()
+        )
         draft = self._drafter.propose(self._ids, pace)
         if may_trim:
             draft.cut(pace.trim())
@@ -296,7 +321,7 @@ class Engine:
         n_left = self._limits.max_tokens - (len(self._ids) - self._n_prompt)
         return min(
             self._target.n_ctx - len(self._ids),
-            self._target.n_batch - 1,
+            self._target.n_batch - 1 - self._n_replay(),
             self._target.max_rows - 1,
             n_left - 1,
         )
@@ -422,7 +447,7 @@ class Engine:
         )
 
     def _settle(self) -> None:
-        """Cut both caches to the committed tokens, the last one apart."""
+        """Cut both caches to what is committed, the last token apart, or to a checkpoint before."""
         self._target.keep_prefix(self._ids[:-1])
         if self._drafter is not None:
             self._drafter.settle(self._ids)

@@ -33,6 +33,7 @@ def as_json(event: Event) -> dict[str, Any]:
             "depth": event.depth,
             "verifier": event.verifier,
             "worth": [value if math.isfinite(value) else None for value in event.worth],
+            **({"n_replayed": event.n_replayed} if event.n_replayed else {}),
         }
     assert isinstance(event, Finished)
     found: dict[str, Any] = {
@@ -113,6 +114,7 @@ def round_from_json(given: dict[str, Any]) -> Round:
         depth=int(given.get("depth", 0)),
         verifier=str(given.get("verifier", "match")),
         worth=tuple(-math.inf if value is None else value for value in given.get("worth", ())),
+        n_replayed=int(given.get("n_replayed", 0)),
     )
 
 

@@ -94,6 +94,8 @@ class Round:
     depth: committed tokens before the round. verifier: the way this round was judged.
     worth: worth[K] is what the controller expected a draft of K tokens to win over a plain step,
     in tokens of the time that it takes; empty when nobody weighed it (a fixed n_draft).
+    n_replayed: committed tokens that the batch began with, since the target's memory cannot be cut
+    and went back to a checkpoint after an earlier rejection; they count in verify_s.
     """
 
     index: int
@@ -107,6 +109,7 @@ class Round:
     depth: int = 0
     verifier: str = "match"
     worth: tuple[float, ...] = ()
+    n_replayed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

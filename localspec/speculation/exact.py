@@ -33,8 +33,11 @@ def exact_sizes(
 ) -> list[int]:
     """The sizes n of which all n rows equal the rows of n single decodes, at every depth.
 
-    Depths that the context cannot hold are left out. Clears the cache before and after.
+    Depths that the context cannot hold are left out. None where a refusal means reading tokens
+    again in another batch (Context.replays). Clears the cache before and after.
     """
+    if context.replays:
+        return []
     left = [n for n in sizes if n <= min(context.max_rows, context.n_batch)]
     context.clear()
     for depth in depths:

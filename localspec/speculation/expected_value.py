@@ -5,7 +5,9 @@ K tokens is worth
 
     Σ_{i≤K} Π_{j≤i} α_j  −  ρ · (time of the draft + T(K+1) − T(1))
 
-tokens more than a plain step. α_j is calibrated online for each kind of guess, T and D are the
+tokens more than a plain step. Where the target's memory cannot be cut, T(K+1) has with it what a
+refusal would cost, times its chance, and the tokens that the batch must begin with.
+α_j is calibrated online for each kind of guess, T and D are the
 measured tables. Before a row of the draft model is seen its α is what the last rows promise;
 afterwards it is what its confidence promises.
 """
@@ -124,6 +126,7 @@ class ExpectedValueController:
         self._n_answered = 0
         self._since_plain = 0
         self._pace: ExpectedValuePace | None = None
+        self._last_began: str | None = None
         self._rests: dict[str, _Rest] = {"model": _Rest(), "ngram": _Rest()}
 
     def worth_reading(self, n_tokens: int, n_ahead: int) -> bool:
@@ -133,12 +136,14 @@ class ExpectedValueController:
         gain = min(n_ahead, _USUAL_ANSWER) * plain * (1.0 - 1.0 / speed_up)
         return gain > self.costs.draft.seconds(n_tokens)
 
-    def begin(self, depth: int, limit: int, *, may_trim: bool) -> ExpectedValuePace:
+    def begin(
+        self, depth: int, limit: int, *, may_trim: bool, n_replay: int = 0
+    ) -> ExpectedValuePace:
         """The pace of one round, priced at this depth."""
         most = max(0, min(limit, max(self._n_model, self._n_copy)))
         if self._since_plain >= _PLAIN_EVERY:
             most = 0
-        verify = self.costs.verify_row(depth, most + 1)
+        verify = self.costs.verify_row(depth - n_replay, most + 1 + n_replay)
         plain = 1.0 / verify[1]
         recent = self._tokens / self._seconds
         self._pace = ExpectedValuePace(
@@ -151,6 +156,7 @@ class ExpectedValueController:
             min(most, self._n_copy),
             limit,
             may_trim=may_trim,
+            n_replay=n_replay,
         )
         return self._pace
 
@@ -168,7 +174,8 @@ class ExpectedValueController:
         assert self._pace is not None
         pace, known = self._pace, self.experience
         n = round_.n_draft
-        self.costs.target.observe(n + 1, round_.depth, round_.verify_s)
+        n_again = round_.n_replayed
+        self.costs.target.observe(n_again + n + 1, round_.depth - n_again, round_.verify_s)
         self._since_plain = self._since_plain + 1 if n else 0
         committed = [token for token in round_.tokens if token.committed]
         self._tokens = self._tokens * _RECENT + len(committed)
@@ -182,21 +189,25 @@ class ExpectedValueController:
         for curve in (known.model, known.copies, known.idle):
             curve.fade(_FADE)
         self._learn(round_)
+        gain = len(committed) - round_.elapsed_s * pace.plain_rate
         if pace.began != "none":  # also when the draft was cut to nothing
-            gain = len(committed) - round_.elapsed_s * pace.plain_rate
             invested = pace.invested * pace.plain_rate
             self._rests[pace.began].settle(gain, invested, self.experience.alpha)
+            self._last_began = pace.began
+        elif n_again and self._last_began is not None:  # a plain step paid for an earlier refusal
+            self._rests[self._last_began].settle(gain, 0.0, self.experience.alpha)
 
     def _learn(self, round_: Round) -> None:
         pace, known = self._pace, self.experience
         assert pace is not None
         spoke = False
-        for token, feature in zip(round_.tokens, pace.features, strict=False):
+        drafted = round_.tokens[: round_.n_draft]  # a draft may have been cut after it was weighed
+        for token, feature, kind in zip(drafted, pace.features, pace.kinds, strict=False):
             if token.verdict == "discarded":
                 break
             # min(1, p/q) is the chance that this token had, whatever the coin said
             accepted = min(1.0, token.p / token.q) if token.q else float(token.p > 0)
-            if token.source in ("ngram", "grammar"):
+            if kind == "ngram":
                 known.copies.observe(feature, accepted)
                 continue
             spoke = True
@@ -228,10 +239,13 @@ class ExpectedValuePace:
         limit: int,
         *,
         may_trim: bool,
+        n_replay: int = 0,
     ) -> None:
         self._controller = controller
         self._known = controller.experience
         self._verify = verify
+        self._n_replay = n_replay
+        self._undo = controller.costs.undo
         self._step = draft[1]
         self._rho = rho
         self._depth = depth
@@ -243,10 +257,11 @@ class ExpectedValuePace:
         self.invested = 0.0  # seconds of catch-up beyond an ordinary step
         self.began: Source = "none"
         self.features: list[float] = []
+        self.kinds: list[Source] = []  # of each drafted token
         self._chance = 1.0  # that every token so far is accepted
         self._tokens = 0.0  # expected accepted tokens
         self._last = self._known.alpha
-        self._value = [-rho * verify[1]]
+        self._value = [-rho * verify[1 + n_replay]]
 
     def source(self, match_length: int, n_available: int, n_missing: int | None) -> Source:
         """Whoever promises more than a plain step, or nobody."""
@@ -278,12 +293,12 @@ class ExpectedValuePace:
         if not self._may_trim:
             n = len(self.features) + 1
             tokens = self._tokens + self._chance * alpha
-            stop = tokens - self._rho * self._verify[n + 1]
+            stop = tokens - self._rho * self._price(n, self._chance * alpha, tokens)
             onward = self._onward(n, tokens, self._chance * alpha)
             if max(stop, onward) <= self._value[-1]:
                 return False
         self._last = alpha
-        self._push(confidence, alpha)
+        self._push("model", confidence, alpha)
         return True
 
     def copy(self, match_length: int, n_available: int) -> int:
@@ -294,7 +309,7 @@ class ExpectedValuePace:
         if self.features and self._onward(len(self.features)) > value:
             return 0
         for j in range(n):
-            self._push(match_length + j, self._known.copies.rate(match_length + j))
+            self._push("ngram", match_length + j, self._known.copies.rate(match_length + j))
         return n
 
     def trim(self) -> int:
@@ -310,18 +325,27 @@ class ExpectedValuePace:
                 chance *= self._known.alpha
                 tokens += chance
                 cost += self._step
-                values.append(tokens - self._rho * (cost + self._verify[n + 1]))
+                values.append(tokens - self._rho * (cost + self._price(n, chance, tokens)))
         return tuple(value - values[0] for value in values)
 
     def decoded(self, n_tokens: int, depth: int, seconds: float) -> None:
         """Keep D fresh."""
         self._controller.costs.draft.observe(n_tokens, depth, seconds)
 
-    def _push(self, feature: float, alpha: float) -> None:
+    def _push(self, kind: Source, feature: float, alpha: float) -> None:
+        self.kinds.append(kind)
         self.features.append(feature)
         self._chance *= alpha
         self._tokens += self._chance
-        self._value.append(self._tokens - self._rho * self._verify[len(self.features) + 1])
+        price = self._price(len(self.features), self._chance, self._tokens)
+        self._value.append(self._tokens - self._rho * price)
+
+    def _price(self, n: int, chance: float, tokens: float) -> float:
+        """Seconds of verifying n drafted tokens, of which `tokens` are expected to be accepted."""
+        seconds = self._verify[self._n_replay + n + 1]
+        if self._undo is not None:
+            seconds += self._undo.seconds(chance, self._n_replay + tokens + 1.0, self._verify)
+        return seconds
 
     def _stop_value(self) -> float:
         return max(self._value) if self._may_trim else self._value[-1]
@@ -342,7 +366,7 @@ class ExpectedValuePace:
             chance *= alpha
             tokens += chance
             cost += self._step
-            best = max(best, tokens - self._rho * (cost + self._verify[m + 1]))
+            best = max(best, tokens - self._rho * (cost + self._price(m, chance, tokens)))
             alpha = self._known.alpha
         return best
 
@@ -371,7 +395,7 @@ class ExpectedValuePace:
         for j in range(min(n_available, self._n_copy - n)):
             chance *= self._known.copies.rate(match_length + j)
             tokens += chance
-            value = tokens - self._rho * self._verify[n + j + 2]
+            value = tokens - self._rho * self._price(n + j + 1, chance, tokens)
             if value > best:
                 best, best_n = value, j + 1
         return best, best_n

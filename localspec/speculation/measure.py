@@ -10,15 +10,24 @@ from collections.abc import Sequence
 from time import perf_counter
 
 from localspec.llama.context import Context
-from localspec.speculation.costs import CostTable
+from localspec.speculation.costs import CostTable, Undo
 
-__all__ = ["DRAFT_ALL", "DRAFT_SIZES", "TARGET_ALL", "TARGET_SIZES", "measure", "renew"]
+__all__ = [
+    "DRAFT_ALL",
+    "DRAFT_SIZES",
+    "TARGET_ALL",
+    "TARGET_SIZES",
+    "measure",
+    "measure_undo",
+    "renew",
+]
 
 TARGET_SIZES = (1, 8, 2, 4, 16, 3, 6, 12)  # the large ones early: no guess beyond them
 DRAFT_SIZES = (1, 2, 16, 64)
 TARGET_ALL = (*range(1, 18), 20, 24, 28, 33)
 DRAFT_ALL = (1, 2, 3, 4, 6, 8, 16, 32, 64, 128)
 _RENEW_S, _N_RENEW = 0.25, 8
+_N_UNDO = 3
 _N_NEEDED = 4  # sizes that are measured whatever it costs
 
 
@@ -67,7 +76,28 @@ def renew(context: Context, table: CostTable, *, all_rows: bool) -> None:
     table.rescale(1, depth, best)
 
 
+def measure_undo(context: Context) -> Undo | None:
+    """What a checkpoint and a return to it cost, the best of a few; None where none are needed."""
+    if not context.replays:
+        return None
+    context.clear()
+    saving, restoring = [], []
+    for _ in range(_N_UNDO):
+        context.clear()  # or the checkpoint would be there already
+        context.decode([0], n_rows=0)
+        started = perf_counter()
+        context.checkpoint()
+        saving.append(perf_counter() - started)
+        context.decode([0], n_rows=0)
+        started = perf_counter()
+        context.truncate(1)
+        restoring.append(perf_counter() - started)
+    context.clear()
+    return Undo(min(saving), min(restoring))
+
+
 def _time(context: Context, n: int, *, all_rows: bool) -> float:
+    context.checkpoint()
     depth = len(context.ids)
     ids = [(7919 * (i + 1)) % context.n_vocab for i in range(n)]
     started = perf_counter()

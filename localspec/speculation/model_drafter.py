@@ -9,6 +9,7 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 
+from localspec.errors import EngineError
 from localspec.sampling.chain import distribution, raw_probs
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.dry import Dry
@@ -83,6 +84,12 @@ class ModelDrafter:
                 n_before = len(context.ids)
                 row = self.cache.read(ids)
                 n_read = max(1, len(context.ids) - n_before)
+            if not np.isfinite(row.max()):
+                raise EngineError(
+                    f"the draft model {context.model.path.name} returned {row.max()} among its "
+                    "logits: its file is damaged or overflows on this device; go on without it "
+                    "(drafter ngram or none)"
+                )
             state = self._constraint.after(draft.ids) if self._constraint is not None else None
             best, confidence = self._best(row, state)
             pace.decoded(n_read, len(context.ids), perf_counter() - started)

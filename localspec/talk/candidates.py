@@ -12,8 +12,10 @@ from pathlib import Path
 from localspec.errors import LocalspecError
 from localspec.library.catalog import CatalogFile, catalog
 from localspec.library.gguf_header import read_header
+from localspec.library.gguf_parts import part_paths
 from localspec.library.hub import cached_gguf_files
 from localspec.library.mirror import cache_folder
+from localspec.library.model_kind import LANGUAGE_MODEL, kind_of
 from localspec.library.references import local_path, locate, pair_draft
 from localspec.library.vocabulary_match import compare_vocabularies
 
@@ -57,7 +59,7 @@ def drafts(target: Path) -> list[Candidate]:
         refused = None
         try:
             header = read_header(path)
-            if header.kind != "language model":
+            if kind_of(header) != LANGUAGE_MODEL:
                 continue
             if header.total_size_bytes >= wanted.total_size_bytes:
                 refused = "not smaller than the target"
@@ -93,7 +95,7 @@ def _local_files() -> Iterator[Path]:
     seen: set[Path] = set()
     for path in [*sorted(cache_folder().glob("*.gguf")), *cached_gguf_files()]:
         real = path.resolve()
-        if real not in seen:
+        if real not in seen and part_paths(path)[0] == path:
             seen.add(real)
             yield path
 
@@ -101,7 +103,7 @@ def _local_files() -> Iterator[Path]:
 def _described_files() -> Iterator[tuple[Path, str]]:
     for path in _local_files():
         try:
-            if read_header(path).kind != "language model":
+            if kind_of(read_header(path)) != LANGUAGE_MODEL:
                 continue
         except LocalspecError:
             continue

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from localspec.chat.attachments import Attachment, expand
 from localspec.chat.conversation import Conversation, Turn, new_id
-from localspec.chat.marks import Mark, MarkedText
+from localspec.chat.marks import Mark
 from localspec.chat.saved import SavedChat
 from localspec.chat.thinking import opens_thinking, split
 from localspec.errors import BusyError, InvalidOptionError, LocalspecError
-from localspec.speculation.events import Finished, Prefill, Round
+from localspec.speculation.events import Finished, Prefill
 from localspec.talk.figures import Figures
+from localspec.talk.fitting import Fitted, answer_room, fit
+from localspec.talk.live import Live
 from localspec.talk.settings import ChatSettings
 from localspec.talk.speaker import (
     Answered,
@@ -33,32 +35,6 @@ __all__ = ["Chat", "Live"]
 
 _SAVE_EVERY_S = 1.0
 N_ALTERNATIVES = 5
-
-
-@dataclass(slots=True)
-class Live:
-    """An answer that grows. `turn` is where it will stand; before: what it continues."""
-
-    turn: Turn
-    before: Turn | None
-    started: float
-    figures: Figures = field(default_factory=Figures)
-    marked: MarkedText = field(default_factory=MarkedText)
-    text: str = ""
-    rounds: list[Round] = field(default_factory=list)
-    prompt_done: int = 0
-    prompt_total: int = 0
-    stopping: bool = False
-    thinking_since: float | None = None
-    thinking_s: float | None = None
-    n_saved: int = 0
-    n_saved_rounds: int = 0
-    saved_at: float = 0.0
-
-    @property
-    def is_reading(self) -> bool:
-        """True until the first round: the prompt is being read."""
-        return not self.rounds
 
 
 class Chat:
@@ -87,6 +63,7 @@ class Chat:
         self.waiting: Turn | None = None  # a question asked before the model was ready
         self._speaker = speaker
         self._clock = clock
+        self._oldest: str | None = None  # the turn from which the model is given the conversation
 
     @property
     def conversation(self) -> Conversation:
@@ -103,7 +80,7 @@ class Chat:
         self._require_silence()
         if settings is not None:
             self.settings = settings
-        self.talker = None
+        self.talker = self._oldest = None  # another context may hold more
         self.failure = self.outlook = None
         self.loading = "loading …"
         self._speaker.load(self.settings.order)
@@ -112,7 +89,8 @@ class Chat:
         """Ask; `@path` attaches files, which are returned.
 
         Asked before the model is ready, the question waits for it. Raises BusyError in an
-        answer, AttachmentError, InvalidOptionError for nothing.
+        answer, AttachmentError, InvalidOptionError for nothing, ContextOverflowError for a message
+        that the context cannot hold; older messages are left out first (see talk/fitting.py).
         """
         self._require_silence(may_load=True)
         if not text.strip():
@@ -162,7 +140,7 @@ class Chat:
                 f"the answer was written by {turn.model}, and {self.talker.target_path.name} is "
                 "loaded: /retry answers anew"
             )
-        self._begin(turn.parent, before=turn)
+        self._begin(turn.parent, self._fit(turn.parent, n_behind=len(turn.token_ids)), turn)
 
     def branch(self, turn_id: str, step: int) -> None:
         """Read the neighbouring branch at this turn."""
@@ -191,6 +169,7 @@ class Chat:
         if saved is None:
             self.saved.conversation.system = system
         self.figures = None
+        self._oldest = None
 
     def set_system(self, text: str) -> None:
         """Another system prompt for the answers from here on."""
@@ -227,20 +206,45 @@ class Chat:
 
     def _ask(self, text: str, parent: str | None) -> None:
         question = Turn(new_id(), parent, "user", text)
+        fitted = self._fit(parent, question) if self.talker is not None else None
         self.saved.add(question)
-        if self.talker is None:
+        if fitted is None:
             self.waiting = question
         else:
-            self._answer(question)
+            self._begin(question.id, fitted)
 
     def _answer(self, question: Turn) -> None:
+        fitted = self._fit(question.id)
         self.conversation.head = question.id
-        self._begin(question.id)
+        self._begin(question.id, fitted)
 
-    def _begin(self, parent: str | None, before: Turn | None = None) -> None:
+    def _fit(self, head: str | None, question: Turn | None = None, n_behind: int = 0) -> Fitted:
+        """What the model is given of the branch up to `head`, and of a question behind it."""
         talker = self.talker
         assert talker is not None
-        messages = self.conversation.messages(parent)
+        turns = self.conversation.path(head) if head is not None else []
+        messages = self.conversation.messages(head)
+        if question is not None:
+            turns.append(question)
+            messages.append({"role": "user", "content": question.text})
+        ids = [turn.id for turn in turns]
+        oldest = self._oldest
+        first = ids.index(oldest) if oldest is not None and oldest in ids else 0
+        fitted = fit(
+            messages,
+            lambda some: len(talker.encode(some)),
+            talker.n_ctx,
+            room=answer_room(talker.n_ctx, self.settings.options.max_tokens),
+            n_behind=n_behind,
+            first=first,
+        )
+        self._oldest = ids[fitted.first] if fitted.first else None
+        return fitted
+
+    def _begin(self, parent: str | None, fitted: Fitted, before: Turn | None = None) -> None:
+        talker = self.talker
+        assert talker is not None
+        messages = fitted.messages
         opened = opens_thinking(talker.render(messages))
         turn = before or Turn(
             new_id(), parent, "assistant", "", model=talker.target_path.name, opened=opened
@@ -252,6 +256,8 @@ class Chat:
         if before is not None:
             prompt = [*talker.encode(messages), *before.token_ids]
         self.live = Live(turn, before, self._clock())
+        if fitted.notice is not None:
+            self.live.notes = (fitted.notice,)
         if before is not None:
             self.live.text = before.text
             self.live.n_saved = len(before.text)
@@ -332,7 +338,7 @@ class Chat:
         self.live = None
         before = live.before.rounds if live.before else ()
         if token_ids is None:
-            token_ids = _ids(live)
+            token_ids = live.committed_ids()
         if not live.text and reason in ("cancelled", "interrupted"):
             return  # stopped before the first word: nothing to keep
         self.saved.add(
@@ -344,7 +350,7 @@ class Chat:
                 timings=timings,
                 rounds=(*before, *live.rounds),
                 thinking_s=live.thinking_s if live.thinking_s is not None else live.turn.thinking_s,
-                notes=notes,
+                notes=(*live.notes, *notes),
             )
         )
 
@@ -374,9 +380,3 @@ class Chat:
     def _require_model(self) -> None:
         if self.talker is None:
             raise InvalidOptionError(f"no model is loaded: {self.failure or 'use /model'}")
-
-
-def _ids(live: Live) -> tuple[int, ...]:
-    before = live.before.token_ids if live.before else ()
-    made = [token.id for round_ in live.rounds for token in round_.tokens if token.committed]
-    return (*before, *made)

@@ -72,6 +72,11 @@ class LiveView(Vertical):
         now = time.monotonic()
         self._tail += [(now, mark) for mark in marks]
 
+    @property
+    def shows_rejected(self) -> bool:
+        """True while a rejected token is in sight."""
+        return any(mark.kind == "rejected" for _, mark in self._tail)
+
     async def paint(self, *, is_followed: bool) -> None:
         """Show what came since. is_followed: the reader looks at the end of the text."""
         self._paint_head()

@@ -1,8 +1,8 @@
 """What is painted and when: keys first, then the engine, then the answer that grows.
 
 Painting an answer may scroll the whole conversation, which costs some 50 ms on a slow machine, and
-there the engine needs every core; so it takes one part in ten of the time, and waits while somebody
-types.
+there the engine needs every core; so it takes one part in twenty-five of the time, and waits while
+somebody types.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Painter"]
 
-_REST = 9.0  # after painting, in the time that it took
+_REST = 24.0  # after painting, in the time that it took
 _KEYS_FIRST_S = 0.08
 _AT_MOST_S = 1.0  # until it is known what the painting took
 
@@ -140,8 +140,8 @@ class Painter:
             app.status.display = bool(words)
             app.status.update(Content(words))
         if self._is_new("legend", (chat.settings.view != "off", width)):
-            shown = legend(width - 6) if chat.settings.view != "off" else None
-            app.composer.border_subtitle = shown
+            shows = chat.settings.view != "off"
+            app.composer.border_subtitle = legend(width - 6, plain=app.no_color) if shows else None
         app.figures.paint(chat)
 
     def _is_new(self, what: str, value: object) -> bool:

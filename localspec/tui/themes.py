@@ -39,6 +39,12 @@ MARKS = {
     "discarded": "dim",
 }
 
+_UNCOLOURED = {
+    "model": "$text underline",
+    "ngram": "$text italic underline",
+    "rejected": "$text strike",
+}
+
 VERDICT_SIGNS = {
     "accepted": "✓",
     "rejected": "✗",
@@ -56,12 +62,18 @@ _LEGEND = (
 )
 
 
-def legend(width: int) -> Content:
-    """What the styles of the marked text mean, in those styles; as much as fits the width."""
+def legend(width: int, *, plain: bool = False) -> Content:
+    """What the styles of the marked text mean, in those styles; as much as fits the width.
+
+    plain: without colours, and with the brackets that then stand around rejected tokens.
+    """
+    styles = MARKS | _UNCOLOURED if plain else MARKS
     shown = Content("")
     for word, kind in sorted(_LEGEND, key=lambda entry: entry[1] not in ("model", "rejected")):
+        if plain and kind == "rejected":
+            word = f"[-{word}-]"
         longer = shown.append(
-            Content.assemble("  " if shown else "", (word, MARKS[kind] or "$text"))
+            Content.assemble("  " if shown else "", (word, styles[kind] or "$text"))
         )
         if longer.cell_length > width:
             break

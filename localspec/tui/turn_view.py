@@ -76,7 +76,7 @@ class TurnView(Vertical, can_focus=True):
         if parts.thinking is not None:
             yield Static(self._thinking(), classes="thinking", markup=False)
         if self.marked:
-            for content in _marked_parts(mark_all(self.turn.rounds)):
+            for content in _marked_parts(mark_all(self.turn.rounds), plain=self.app.no_color):
                 yield Static(content, classes="body", markup=False)
         else:
             yield from markdown_texts(parts.answer)
@@ -171,7 +171,7 @@ def thinking_title(seconds: float | None, *, is_open: bool, folded: bool) -> str
     return f"{arrow} thinking{took} …" if is_open else f"{arrow} thought{took} (o opens)"
 
 
-def _marked_parts(marks: list[Mark]) -> list[Content]:
+def _marked_parts(marks: list[Mark], *, plain: bool) -> list[Content]:
     """Parts that end with a line, so that no widget is too long to be drawn at once."""
     parts: list[Content] = []
     begun: list[Mark] = []
@@ -179,11 +179,11 @@ def _marked_parts(marks: list[Mark]) -> list[Content]:
         before, line_end, after = mark.text.rpartition("\n")
         is_long = sum(len(m.text) for m in begun) > _PART
         if is_long and line_end and mark.kind != "rejected":
-            parts.append(marked_content([*begun, Mark(before, mark.kind)]))
+            parts.append(marked_content([*begun, Mark(before, mark.kind)], plain=plain))
             begun = [Mark(after, mark.kind)] if after else []
         else:
             begun.append(mark)
-    return [*parts, marked_content(begun)]
+    return [*parts, marked_content(begun, plain=plain)]
 
 
 def _figures(turn: Turn) -> list[str]:

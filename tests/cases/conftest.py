@@ -1,5 +1,5 @@
 """The cases run on tiny models, one thread each (see tests/tiny/conftest.py)."""
 
-from tests.tiny.conftest import one_thread, own_costs
+from tests.tiny.conftest import no_trials, one_thread, own_costs
 
-__all__ = ["one_thread", "own_costs"]
+__all__ = ["no_trials", "one_thread", "own_costs"]

@@ -13,6 +13,7 @@ import pytest
 
 from localspec import pair
 from localspec.library import measured_costs
+from localspec.llama import vetting
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -29,3 +30,11 @@ def own_costs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measured_costs, "costs_folder", lambda: folder)
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_trials() -> Iterator[None]:
+    """The tiny models are sound; a process for each of them would take half a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vetting, "probe", lambda path, size_bytes: None)
+        yield

@@ -249,8 +249,8 @@ def test_another_engine_or_machine_measures_for_itself(
     with Session(tiny_target, None, options) as session:
         _ = session.costs
     n_files = len(list(tmp_path.iterdir()))
-    assert n_files == 2  # the costs and the exact sizes
+    assert n_files == 3  # the costs, the exact sizes, and that the file was tried out
     monkeypatch.setattr(pair_module, "engine_identity", lambda: ("another",))
     with Session(tiny_target, None, options) as session:
         _ = session.costs
-    assert len(list(tmp_path.iterdir())) == 2 * n_files
+    assert len(list(tmp_path.iterdir())) == 2 * n_files - 1  # the trial has an identity of its own

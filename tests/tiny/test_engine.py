@@ -325,17 +325,6 @@ def test_an_empty_prompt_is_refused_and_nothing_breaks(pair: Session, prompt: ob
     assert pair.complete("a", max_tokens=1).stats.predicted_n == 1
 
 
-def test_a_recurrent_target_runs_plain_and_says_why(tmp_path: Path, tiny_draft: Path) -> None:
-    mamba = tmp_path / "mamba.gguf"
-    tiny_models.write_mamba(mamba, vocab="bytes")
-    with Session(mamba, tiny_draft) as session:
-        first = session.complete(PROMPT, **GREEDY)
-        again = session.complete(PROMPT, **GREEDY)
-    assert first.token_ids == again.token_ids
-    assert first.stats.drafter == "none"
-    assert any("recurrent" in note for note in first.stats.notes)
-
-
 def test_an_id_that_the_vocabularies_spell_differently_is_never_drafted(
     tiny_target: Path, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ PROMPT = "the and of"
 class NoisyContext:
     """Rows say the token's value; batches above a size that depends on the depth add noise."""
 
+    replays = False
     n_batch, max_rows, n_vocab = 512, 64, 100
 
     def __init__(self, n_ctx: int = 4096) -> None:

@@ -301,7 +301,9 @@ def test_whatever_a_schemas_grammar_writes_is_an_instance(
                 pytest.fail(f"no end comes: {text!r}")
             ids = state.allowed()
             ids = np.setdiff1d(ids, ENDS)
-            closing = [t for t in ids.tolist() if vocabulary.piece(t) in (b'"', b"}", b"]", b"0", b"b")]
+            closing = [
+                t for t in ids.tolist() if vocabulary.piece(t) in (b'"', b"}", b"]", b"0", b"b")
+            ]
             late = len(text) > 40 and closing and rng.random() < 0.7
             token = int(rng.choice(closing if late else ids))
             following = state.after(token)

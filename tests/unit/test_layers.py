@@ -19,17 +19,30 @@ LAYERS = [
     "sampling",
     "speculation",
     "chat",
+    "memory_plan",
     "pair",
     "pricing",
+    "own",
     "planning",
     "lending",
+    "scripting",
+    "inspection",
     "session",
     "talk",
     "bench",
     "tui",
     "cli",
 ]
-SHARED = {"errors", "options", "backend", "visible"}
+SHARED = {
+    "errors",
+    "options",
+    "backend",
+    "visible",
+    "processes",
+    "plain_data",
+    "plugins",
+    "jsonl_file",
+}
 
 
 def modules() -> list[Path]:
@@ -64,7 +77,7 @@ def test_only_llama_touches_the_engine(path: Path) -> None:
 def test_importing_localspec_imports_no_front_end() -> None:
     code = (
         "import sys, localspec; localspec.load; "
-        "print([m for m in ('click', 'textual', 'matplotlib') if m in sys.modules])"
+        "print([m for m in ('click', 'textual', 'matplotlib', 'rich') if m in sys.modules])"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"

@@ -1,8 +1,4 @@
-"""Tiny GGUF models with random weights: they load at once and obey the same laws as large ones.
-
-A draft is the same seed with noise on the weights, so that it agrees with its target now and then.
-Knows the file format only; whether llama.cpp loads the files is tests/unit/test_tiny_models.py.
-"""
+"""The attention models, Mamba, files that are no language models, and what all kinds share."""
 
 from __future__ import annotations
 
@@ -26,6 +22,7 @@ N_HEAD = 4
 N_HEAD_KV = 2
 HEAD_DIM = N_EMBD // N_HEAD
 SWA_WINDOW = 32
+D_CONV, D_INNER, D_STATE, DT_RANK = 4, 2 * N_EMBD, 16, N_EMBD // 16
 
 FIRST_BYTE = N_SPECIAL
 IM_START = FIRST_BYTE + 256
@@ -119,35 +116,15 @@ def write_mamba(
     name: str = "tiny-mamba",
 ) -> Path:
     """A recurrent model: its memory cannot be truncated. Arguments as in `write_llama`."""
-    d_conv, d_inner, d_state, dt_rank = 4, 2 * N_EMBD, 16, N_EMBD // 16
     w = _Random(seed, noise, noise_seed)
     writer = _writer(path, "mamba", name, n_ctx_train)
     writer.add_feed_forward_length(0)
     writer.add_head_count(0)
-    writer.add_ssm_conv_kernel(d_conv)
-    writer.add_ssm_inner_size(d_inner)
-    writer.add_ssm_state_size(d_state)
-    writer.add_ssm_time_step_rank(dt_rank)
+    _add_mamba_sizes(writer)
     tokens = _add_vocab(writer, vocab, 0, {}, EOS, CHATML)
     _add_ends(writer, w, tokens, 0, peaky, ends)
     for i in range(N_LAYER):
-        blk = f"blk.{i}."
-        out = w(f"{blk}ssm_out.weight", (N_EMBD, d_inner), _BUSY)
-        out[_STEADY] = 0.0
-        writer.add_tensor(f"{blk}attn_norm.weight", np.ones(N_EMBD, np.float32))
-        for tensor, shape in (("ssm_in", (2 * d_inner, N_EMBD)), ("ssm_conv1d", (d_inner, d_conv))):
-            writer.add_tensor(f"{blk}{tensor}.weight", w(f"{blk}{tensor}.weight", shape))
-        writer.add_tensor(f"{blk}ssm_conv1d.bias", np.zeros(d_inner, np.float32))
-        for tensor, shape in (
-            ("ssm_x", (dt_rank + 2 * d_state, d_inner)),
-            ("ssm_dt", (d_inner, dt_rank)),
-        ):
-            writer.add_tensor(f"{blk}{tensor}.weight", w(f"{blk}{tensor}.weight", shape))
-        decay = -np.tile(np.arange(1, d_state + 1, dtype=np.float32), (d_inner, 1))
-        writer.add_tensor(f"{blk}ssm_dt.bias", np.full(d_inner, -3.0, np.float32))
-        writer.add_tensor(f"{blk}ssm_a", decay)
-        writer.add_tensor(f"{blk}ssm_d", np.ones(d_inner, np.float32))
-        writer.add_tensor(f"{blk}ssm_out.weight", out)
+        _add_mamba(writer, w, i)
     return _finish(writer, path)
 
 
@@ -317,6 +294,7 @@ def _add_ends(
     peaky: float,
     ends: bool,
     follow: Mapping[int, int] | None = None,
+    norm: str = "output_norm",
 ) -> None:
     """Embedding and output rows. Padding rows come last and leave the others unchanged."""
     n_used = len(tokens) - extra_vocab_rows
@@ -339,7 +317,7 @@ def _add_ends(
             output[token] = 0.0
             output[token, _STEADY] = _NEVER
     writer.add_tensor("token_embd.weight", embedding)
-    writer.add_tensor("output_norm.weight", np.ones(N_EMBD, np.float32))
+    writer.add_tensor(f"{norm}.weight", np.ones(N_EMBD, np.float32))
     writer.add_tensor("output.weight", output)
 
 
@@ -356,6 +334,33 @@ def _add_attention(writer: gguf.GGUFWriter, w: _Random, layer: int, busy: float 
     ):
         writer.add_tensor(f"{blk}{tensor}.weight", w(f"{blk}{tensor}.weight", shape, gain))
     writer.add_tensor(f"{blk}attn_output.weight", out)
+
+
+def _add_mamba_sizes(writer: gguf.GGUFWriter) -> None:
+    writer.add_ssm_conv_kernel(D_CONV)
+    writer.add_ssm_inner_size(D_INNER)
+    writer.add_ssm_state_size(D_STATE)
+    writer.add_ssm_time_step_rank(DT_RANK)
+
+
+def _add_mamba(writer: gguf.GGUFWriter, w: _Random, layer: int) -> None:
+    blk = f"blk.{layer}."
+    out = w(f"{blk}ssm_out.weight", (N_EMBD, D_INNER), _BUSY)
+    out[_STEADY] = 0.0
+    writer.add_tensor(f"{blk}attn_norm.weight", np.ones(N_EMBD, np.float32))
+    for tensor, shape in (("ssm_in", (2 * D_INNER, N_EMBD)), ("ssm_conv1d", (D_INNER, D_CONV))):
+        writer.add_tensor(f"{blk}{tensor}.weight", w(f"{blk}{tensor}.weight", shape))
+    writer.add_tensor(f"{blk}ssm_conv1d.bias", np.zeros(D_INNER, np.float32))
+    for tensor, shape in (
+        ("ssm_x", (DT_RANK + 2 * D_STATE, D_INNER)),
+        ("ssm_dt", (D_INNER, DT_RANK)),
+    ):
+        writer.add_tensor(f"{blk}{tensor}.weight", w(f"{blk}{tensor}.weight", shape))
+    decay = -np.tile(np.arange(1, D_STATE + 1, dtype=np.float32), (D_INNER, 1))
+    writer.add_tensor(f"{blk}ssm_dt.bias", np.full(D_INNER, -3.0, np.float32))
+    writer.add_tensor(f"{blk}ssm_a", decay)
+    writer.add_tensor(f"{blk}ssm_d", np.ones(D_INNER, np.float32))
+    writer.add_tensor(f"{blk}ssm_out.weight", out)
 
 
 def _add_ffn(writer: gguf.GGUFWriter, w: _Random, layer: int, busy: float = _BUSY) -> None:

@@ -1,0 +1,48 @@
+"""An answer while it grows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from localspec.chat.conversation import Turn
+from localspec.chat.marks import MarkedText
+from localspec.speculation.events import Round
+from localspec.talk.figures import Figures
+
+__all__ = ["Live"]
+
+
+@dataclass(slots=True)
+class Live:
+    """An answer that grows. `turn` is where it will stand; before: what it continues.
+
+    notes: what is to be said about it besides what the engine says.
+    """
+
+    turn: Turn
+    before: Turn | None
+    started: float
+    figures: Figures = field(default_factory=Figures)
+    marked: MarkedText = field(default_factory=MarkedText)
+    text: str = ""
+    rounds: list[Round] = field(default_factory=list)
+    prompt_done: int = 0
+    prompt_total: int = 0
+    stopping: bool = False
+    thinking_since: float | None = None
+    thinking_s: float | None = None
+    n_saved: int = 0
+    n_saved_rounds: int = 0
+    saved_at: float = 0.0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_reading(self) -> bool:
+        """True until the first round: the prompt is being read."""
+        return not self.rounds
+
+    def committed_ids(self) -> tuple[int, ...]:
+        """The tokens of the answer, those that it continues included."""
+        before = self.before.token_ids if self.before else ()
+        made = [token.id for round_ in self.rounds for token in round_.tokens if token.committed]
+        return (*before, *made)
