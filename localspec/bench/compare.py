@@ -12,7 +12,7 @@ from typing import Any
 
 from localspec.bench.board import Board
 from localspec.bench.configuration import Configuration
-from localspec.bench.sections import Table
+from localspec.bench.tables import Table
 from localspec.errors import InvalidOptionError
 
 __all__ = ["Comparison", "compare"]

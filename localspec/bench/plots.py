@@ -13,6 +13,7 @@ from typing import Any
 from localspec.bench.board import Board
 from localspec.bench.configuration import Configuration
 from localspec.bench.plan import NO_DRAFT, PLAIN
+from localspec.bench.short_names import short_drafts, short_targets
 
 __all__ = ["draw_plots", "pareto"]
 
@@ -91,9 +92,9 @@ def _speed_quality(board: Board) -> Any:
         on_front = i in front
         face = _COLOURS[0] if on_front else "white"
         axes.scatter(kl, ts, s=60, color=face, edgecolor=_COLOURS[0], zorder=3)
-        name = _short(c.target) + (" †" if c.target_from_lossy else "")
+        name = _target(board, c.target) + (" †" if c.target_from_lossy else "")
         if c.setting != PLAIN:
-            name += f"\n{c.setting}, {_short(c.draft)}"
+            name += f"\n{c.setting}, {_draft(board, c.draft)}"
         is_right = kl > max(x for x, _ in points) / 2  # names grow towards the middle
         axes.annotate(name, (kl, ts), xytext=(-6 if is_right else 6, 6), fontsize=8,
                       textcoords="offset points", ha="right" if is_right else "left",
@@ -128,11 +129,11 @@ def _speed_up(board: Board) -> Any:
             text = "–" if np.isnan(values[i, j]) else f"{values[i, j]:.2f}"
             dark = abs(values[i, j] - 1.0) > 0.6 * reach
             axes.text(j, i, text, ha="center", va="center", color="white" if dark else "black")
-    names = ["no draft: copies" if d == NO_DRAFT else _short(d) for d in drafts]
+    names = ["no draft: copies" if d == NO_DRAFT else _draft(board, d) for d in drafts]
     axes.set_yticks(range(len(drafts)), names, fontsize=8, parse_math=False)
     axes.set_xticks(
-        range(len(targets)), [_short(t) for t in targets], fontsize=8, rotation=20, ha="right",
-        parse_math=False,
+        range(len(targets)), [_target(board, t) for t in targets], fontsize=8, rotation=20,
+        ha="right", parse_math=False,
     )  # fmt: skip
     axes.set_xlabel("target")
     axes.set_ylabel("draft")
@@ -152,8 +153,8 @@ def _acceptance(board: Board) -> Any:
         pairs = zip(c.accepted_by_position, c.judged_by_position, strict=True)
         rates = [(k, a / j) for k, (a, j) in enumerate(pairs, 1) if j >= 5 and k <= 16]
         if rates:
-            axes.plot(*zip(*rates, strict=True), **_line(i),
-                      label=f"{_short(c.target)} + {_short(c.draft)}, {c.setting}")  # fmt: skip
+            name = f"{_target(board, c.target)} + {_draft(board, c.draft)}, {c.setting}"
+            axes.plot(*zip(*rates, strict=True), **_line(i), label=name)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("position in the draft (places judged five times or more)")
     axes.set_ylabel("accepted / judged")
@@ -172,7 +173,7 @@ def _costs(board: Board) -> Any:
     figure, axes = _axes(7, 4)
     for i, (target, found) in enumerate(list(tables.items())[:_MOST_LINES]):
         points = sorted((int(n), ms) for n, ms in found.items() if int(n) <= 17)
-        axes.plot(*zip(*points, strict=True), **_line(i), label=_short(target))
+        axes.plot(*zip(*points, strict=True), **_line(i), label=_target(board, target))
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("n, tokens of one decode")
     axes.set_ylabel("T(n), milliseconds")
@@ -193,7 +194,7 @@ def _time(board: Board) -> Any:
         axes.barh(range(len(found)), shares, left=left, color=_COLOURS[i], label=part,
                   hatch=("//", "", "..")[i], edgecolor="white")  # fmt: skip
         left = [a + b for a, b in zip(left, shares, strict=True)]
-    names = [f"{_short(c.target)} + {_short(c.draft)}, {c.setting}" for c in found]
+    names = [f"{_target(board, c.target)} + {_draft(board, c.draft)}, {c.setting}" for c in found]
     axes.set_yticks(range(len(found)), names, fontsize=8, parse_math=False)
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
@@ -222,8 +223,14 @@ def _legend(axes: Any) -> None:
         text.set_parse_math(False)
 
 
-def _short(label: str, most: int = 30) -> str:
-    """The head of a label says the size, its end the quant: what is between them goes."""
-    if label == NO_DRAFT:
-        return "no draft"
-    return label if len(label) <= most else f"{label[: most - 10]}…{label[-9:]}"
+def _target(board: Board, label: str) -> str:
+    return _cut(short_targets(board)[label])
+
+
+def _draft(board: Board, label: str) -> str:
+    return "no draft" if label == NO_DRAFT else _cut(short_drafts(board)[label])
+
+
+def _cut(name: str, most: int = 30) -> str:
+    """The head of a name says the size, its end the quant: what is between them goes."""
+    return name if len(name) <= most else f"{name[: most - 10]}…{name[-9:]}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from localspec.bench.board import Board
 from localspec.bench.configuration import Configuration
@@ -64,12 +65,20 @@ def recommend(board: Board, limits: Limits | None = None) -> Recommendation:
 
 def command(configuration: Configuration, *, temperature: float | None = None) -> str:
     """The `localspec run` that does the same."""
-    words = ["localspec", "run", "--target", configuration.target_reference]
-    words += ["--draft", configuration.draft_reference or "none"]
+    words = ["localspec", "run", "--target", _typed(configuration.target_reference)]
+    words += ["--draft", _typed(configuration.draft_reference or "none")]
     words += configuration.flags.split()
     if temperature is not None:
         words += ["--temp", f"{temperature:g}"]
-    return shlex.join(words)
+    return " ".join(words)
+
+
+def _typed(reference: str) -> str:
+    """As a person types it to a shell, without the name of the home folder."""
+    try:
+        return f"~/{shlex.quote(Path(reference).relative_to(Path.home()).as_posix())}"
+    except (ValueError, RuntimeError):  # elsewhere, or there is no home
+        return shlex.quote(reference)
 
 
 def _told(board: Board, c: Configuration) -> str:

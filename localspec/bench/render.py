@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from localspec.bench.sections import Section, Table
+from localspec.bench.tables import Section, Table
 
 __all__ = ["as_html", "as_markdown"]
 

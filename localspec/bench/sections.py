@@ -7,37 +7,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from localspec.bench.board import Board
 from localspec.bench.configuration import Configuration
 from localspec.bench.plan import NO_DRAFT, PLAIN
 from localspec.bench.recommend import Limits, recommend
+from localspec.bench.short_names import common_words, short_drafts, short_targets, shortened
+from localspec.bench.tables import LOSSY, MISSING, Section, Table
 
-__all__ = ["Section", "Table", "sections", "speed_table"]
-
-MISSING = "–"
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Cells as text; the first n_names columns are names, the others numbers."""
-
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    n_names: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """plot: the stem of a file in plots/ that belongs here, None without one."""
-
-    title: str
-    paragraphs: tuple[str, ...] = ()
-    points: tuple[str, ...] = ()
-    table: Table | None = None
-    plot: str | None = None
-    plot_words: str = ""
+__all__ = ["sections", "speed_table"]
 
 
 def sections(board: Board, limits: Limits | None = None) -> tuple[Section, ...]:
@@ -53,7 +32,10 @@ def sections(board: Board, limits: Limits | None = None) -> tuple[Section, ...]:
     if board.failed:
         found.append(_failures(board))
     found.append(Section("What the numbers mean, and what not", points=_MEANING))
-    return tuple(found)
+    return tuple(
+        replace(section, table=shortened(board, section.table)) if section.table else section
+        for section in found
+    )
 
 
 _MEANING = (
@@ -75,8 +57,19 @@ _MEANING = (
 
 
 def speed_table(board: Board) -> Table:
-    """Every configuration, the fastest first."""
-    ranked = sorted(board.good, key=lambda c: -_speed_of(board, c))
+    """Every configuration, the fastest first, names shortened; see _speed_rows."""
+    return shortened(board, _speed_table(board))
+
+
+def _without_repeated_baselines(board: Board) -> list[Configuration]:
+    """Plain decoding once a target: beside each draft it was measured as that pair's baseline."""
+    plain = {c.target: c for c in reversed(board.good) if c.setting == PLAIN}
+    plain |= {c.target: c for c in board.good if c.setting == PLAIN and not c.has_draft_model}
+    return [c for c in board.good if c.setting != PLAIN or plain[c.target] is c]
+
+
+def _speed_table(board: Board) -> Table:
+    ranked = sorted(_without_repeated_baselines(board), key=lambda c: -_speed_of(board, c))
     header = ("target", "draft", "setting", "tokens/s", "× plain", "verdict", "accepted",
               "tokens/pass", "first token", "prefill", "memory")  # fmt: skip
     return Table(header, tuple(_speed_row(c) for c in ranked), 3)
@@ -127,6 +120,7 @@ def _conditions(board: Board) -> tuple[str, ...]:
         f"{', '.join(dict.fromkeys(category for _, category in header['prompts']))}); up to "
         f"{work['n_gen']} tokens an answer, {header['repeat']} repetitions, rest "
         f"{header['delay_s']:g} s. Sampling: {answering}. Loading: {loading}.",
+        *_what_names_leave_out(board),
         f"Begun {header['test_time']}; {board.n_runs} answers measured.",
     ]
     if board.n_unfinished:
@@ -135,6 +129,15 @@ def _conditions(board: Board) -> tuple[str, ...]:
             "are left out. The same command goes on with it."
         )
     return tuple(points)
+
+
+def _what_names_leave_out(board: Board) -> list[str]:
+    pairs = (("targets", short_targets(board)), ("drafts", short_drafts(board)))
+    return [
+        f"In the tables the {what} are named without {words!r}, with which all of them begin."
+        for what, known in pairs
+        if (words := common_words(known))
+    ]
 
 
 def _speed(board: Board) -> Section:
@@ -245,7 +248,7 @@ def _time(board: Board) -> Section:
     rows = [
         (c.target, c.draft, c.setting, _percent(c.draft_share), _percent(c.verify_share),
          _percent(c.other_share), _number(c.n_draft_mean, 2), _percent(c.same_as_plain))
-        for c in board.good
+        for c in _without_repeated_baselines(board)
     ]  # fmt: skip
     header = ("target", "draft", "setting", "draft", "verify", "other", "drafted/round",
               "same text as plain")  # fmt: skip
@@ -360,7 +363,7 @@ def _bounds(low: float | None, high: float | None, digits: int) -> str:
 
 
 def _lossy(label: str, from_lossy: bool) -> str:
-    return f"{label} †" if from_lossy else label
+    return label + LOSSY if from_lossy else label
 
 
 def _listed(values: Sequence[object]) -> str:

@@ -6,7 +6,8 @@ from unicodedata import east_asian_width
 
 from localspec.bench.board import Board
 from localspec.bench.plan import NO_DRAFT, PLAIN
-from localspec.bench.sections import Table
+from localspec.bench.short_names import short_drafts, short_targets
+from localspec.bench.tables import Table
 
 __all__ = ["chart_lines", "table_lines"]
 
@@ -39,10 +40,11 @@ def table_lines(table: Table, width: int) -> list[str]:
 def chart_lines(board: Board, width: int) -> list[str]:
     """Tokens/s (Board.speed) of each target, plain and by the fastest setting of each pair."""
     bars: list[tuple[str, float]] = []
+    targets, drafts = short_targets(board), short_drafts(board)
     for target in board.targets:
         plain = board.plain_ts.get(target)
         if plain is not None:
-            bars.append((f"{_cut(target, _MOST_LABEL)}, plain", plain.median))
+            bars.append((f"{_cut(targets[target], _MOST_LABEL)}, plain", plain.median))
         for draft in board.drafts:
             found = [
                 (speed.median, c.setting)
@@ -51,7 +53,7 @@ def chart_lines(board: Board, width: int) -> list[str]:
             ]
             if found:
                 value, setting = max(found)
-                name = _cut(draft, _MOST_LABEL) if draft != NO_DRAFT else "no draft"
+                name = _cut(drafts[draft], _MOST_LABEL) if draft != NO_DRAFT else "no draft"
                 bars.append((f"  + {name}, {setting}", value))
     if not bars:
         return []

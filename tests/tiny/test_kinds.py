@@ -35,7 +35,7 @@ def truths(tiny_dir: Path) -> Iterator[dict[str, Truth]]:
 
 
 def context_of(path: Path, **how: Any) -> Context:
-    return Context(Model(path), n_ctx=512, n_threads=1, **how)
+    return Context(Model(path), **{"n_ctx": 512, "n_threads": 1, **how})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -211,10 +211,13 @@ def test_checkpoints_of_another_text_are_forgotten(tiny_dir: Path, kind: str) ->
 
 def test_a_narrow_window_is_not_cut_where_its_tokens_are_gone(tiny_dir: Path) -> None:
     path = write(tiny_dir, "window")
-    wide, narrow = context_of(path), context_of(path, swa_full=False, n_batch=16)
-    ids = [265 + i % 30 for i in range(4 * tiny_models.SWA_WINDOW)]
+    wide, narrow = (
+        context_of(path, swa_full=full, n_ctx=1024, n_batch=16) for full in (True, False)
+    )
+    ids = [265 + i % 30 for i in range(20 * tiny_models.SWA_WINDOW)]  # more than its 256 cells
     for context in (wide, narrow):
-        context.decode(ids, n_rows=0)
+        for start in range(0, len(ids), 16):
+            context.decode(ids[start : start + 16], n_rows=0)
     assert wide.truncate(40)
     wide.decode([270], n_rows=0)
     assert not narrow.truncate(40), "llama.cpp says yes to this, and the next logits are wrong"

@@ -267,8 +267,8 @@ def test_a_damaged_row_is_refused(bad, params):
         distribution(logits, params, [])
 
 
-def test_a_row_of_forbidden_tokens_is_refused():
-    with pytest.raises(EngineError, match="forbidden"):
+def test_a_row_without_any_finite_logit_is_the_models_fault():
+    with pytest.raises(EngineError, match="the model returned -inf"):
         distribution(np.full(8, -np.inf, np.float32), SamplingParams(), [])
 
 
