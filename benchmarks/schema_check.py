@@ -132,7 +132,11 @@ def _items(value: Any, wanted: Any, schema: Any, root: Any, where: str) -> list[
 def _prefix_items(value: Any, wanted: Any, schema: Any, root: Any, where: str) -> list[str]:
     if not isinstance(value, list):
         return []
-    return [e for item, part in zip(value, wanted, strict=False) for e in errors_of(item, part, root, where)]
+    return [
+        e
+        for item, part in zip(value, wanted, strict=False)
+        for e in errors_of(item, part, root, where)
+    ]
 
 
 _NUMBER = (int, float)

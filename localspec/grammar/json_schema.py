@@ -26,7 +26,25 @@ __all__ = ["schema_to_gbnf"]
 Schema: TypeAlias = "Mapping[str, Any]"
 
 ANNOTATIONS = frozenset(
-    ["$schema", "$id", "$comment", "$defs", "$anchor", "definitions", "title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly", "contentMediaType", "contentEncoding", "discriminator"]
+    [
+        "$schema",
+        "$id",
+        "$comment",
+        "$defs",
+        "$anchor",
+        "definitions",
+        "title",
+        "description",
+        "default",
+        "examples",
+        "example",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+        "contentMediaType",
+        "contentEncoding",
+        "discriminator",
+    ]
 )
 _BY_TYPE: dict[str, frozenset[str]] = {
     "object": frozenset(("properties", "required", "additionalProperties")),

@@ -89,6 +89,29 @@ def test_states_are_not_changed_by_what_follows(vocabulary: Vocabulary) -> None:
     assert state.allowed().tolist() == first
 
 
+@pytest.mark.parametrize(
+    "characters",
+    ["\\x01-\\U0010FFFF", "à-ü", "ࠀ-\\uD7FF", "\\U00010000-\\U0010FFFF", '^"'],
+    ids=ascii,
+)
+def test_every_text_is_well_formed(vocabulary: Vocabulary, characters: str) -> None:
+    """llama.cpp counts an overlong form, a surrogate or a value above U+10FFFF as a character."""
+    start_state = start(vocabulary, grammar=f"root ::= [{characters}]{{3}}")
+    rng = np.random.default_rng(4)
+    n_wide = 0
+    for _ in range(60):
+        text, state = b"", start_state
+        while not state.must_end:
+            token = int(rng.choice(np.setdiff1d(state.allowed(), ENDS)))  # never a dead end
+            text += vocabulary.piece(token)
+            following = state.after(token)
+            assert following is not None
+            state = following
+        assert len(text.decode("utf-8")) == 3
+        n_wide += not text.isascii()
+    assert n_wide
+
+
 def test_a_control_token_does_not_pass_for_its_name(vocabulary: Vocabulary) -> None:
     state = start(vocabulary, grammar='root ::= "<|im_start|>" | [<|a-z_>]+')
     assert state.after(IM_START) is None
