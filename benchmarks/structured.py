@@ -1,8 +1,8 @@
 """JSON under a dozen schemas: is every answer valid, and do drafts pay under a grammar?
 
-Each prompt is answered plainly (the same grammar, no drafts) and with drafts, interleaved, the order
-turning from one to the next, from the same seed and a cleared cache. Validity by the jsonschema
-package where it is installed, else by schema_check.py. An answer that max_tokens cut is counted
+Each prompt is answered plainly (the same grammar, no drafts) and with drafts, interleaved, the
+order turning from one to the next, from the same seed and a cleared cache. Validity by the
+jsonschema package where it is installed, else by schema_check.py. An answer that max_tokens cut is counted
 apart: it is no whole sentence of the grammar, and says so.
 
     python benchmarks/structured.py [--n 24] [--drafter auto] [--threads 1] [--out FILE]
@@ -270,15 +270,21 @@ def _pair(session: localspec.Session, i: int, args: argparse.Namespace) -> list[
                 "text": got.text,
             }
         )
-        print(f"{i:3} {name:10} {kind:7} valid {rows[-1]['valid']!s:5} {stats.predicted_n:4} tokens "
-              f"{stats.predicted_per_second:6.1f} tokens/s", flush=True)  # fmt: skip
+        print(
+            f"{i:3} {name:10} {kind:7} valid {rows[-1]['valid']!s:5} {stats.predicted_n:4} tokens "
+            f"{stats.predicted_per_second:6.1f} tokens/s",
+            flush=True,
+        )
     return rows
 
 
 def _report(rows: list[dict[str, Any]]) -> None:
     whole = [row for row in rows if row["complete"]]
-    print(f"\n{len(rows)} generations: {len(whole)} complete, of which "
-          f"{sum(row['valid'] for row in whole)} valid; {len(rows) - len(whole)} cut by max_tokens")  # fmt: skip
+    n_valid = sum(row["valid"] for row in whole)
+    print(
+        f"\n{len(rows)} generations: {len(whole)} complete, of which {n_valid} valid; "
+        f"{len(rows) - len(whole)} cut by max_tokens"
+    )
     ratios = []
     by_seed: dict[int, dict[str, dict[str, Any]]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""The options of `run` that shape an answer: a schema, a grammar, choices; and log-probabilities."""
+"""The options of `run` for a schema, a grammar, choices, and log-probabilities."""
 
 from __future__ import annotations
 

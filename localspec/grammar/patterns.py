@@ -1,7 +1,7 @@
 """Regular expressions of JSON schemas as GBNF, spelled as the inside of a JSON string.
 
-Taken: literals, classes, `.`, \\d \\w \\s and their negations, groups, alternatives, repetitions, and
-^ and $ at the ends of the whole pattern or of an alternative of it. Everything else is refused.
+Taken: literals, classes, `.`, \\d \\w \\s and their negations, groups, alternatives, repetitions,
+and ^ and $ at the ends of the whole pattern or of an alternative of it. Everything else is refused.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class Vocabulary:
         return [text[a:b] for a, b in itertools.pairwise(cuts) if a < b]
 
     def _spell_greedily(self, text: bytes) -> list[int]:
-        """The longest piece that fits, again and again: for tokenizers that add a space in front."""
+        """The longest piece that fits, again and again, where a tokenizer adds a space in front."""
         ids: list[int] = []
         at = 0
         while at < len(text):

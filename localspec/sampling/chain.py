@@ -2,7 +2,7 @@
 
 The order is llama.cpp's default chain (common/common.h, `samplers`): bias, penalties, DRY,
 top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature last. A mask comes before all of them:
-what it forbids is as if it were not in the vocabulary. Pure numpy; knows nothing of models or drafts.
+what it forbids is as if it were not in the vocabulary. Pure numpy; knows nothing of models.
 """
 
 from __future__ import annotations

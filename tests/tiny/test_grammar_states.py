@@ -1,4 +1,4 @@
-"""llama.cpp's grammar over a tiny vocabulary: its states, and masks made without asking all of it."""
+"""llama.cpp's grammar over a tiny vocabulary: its states, and masks made by asking little."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_every_text_is_well_formed(vocabulary: Vocabulary, characters: str) -> N
             state = following
         assert len(text.decode("utf-8")) == 3
         n_wide += not text.isascii()
-    assert n_wide
+    assert n_wide > 0
 
 
 def test_a_control_token_does_not_pass_for_its_name(vocabulary: Vocabulary) -> None:
@@ -128,7 +128,7 @@ def test_a_named_token_is_taken(vocabulary: Vocabulary) -> None:
 
 
 def test_a_token_that_is_none_is_refused(vocabulary: Vocabulary) -> None:
-    with pytest.raises(InvalidOptionError, match="llama.cpp refuses"):
+    with pytest.raises(InvalidOptionError, match=r"llama\.cpp refuses"):
         start(vocabulary, grammar="root ::= <|nowhere|>")
 
 
@@ -248,7 +248,8 @@ SCHEMAS: list[tuple[object, list[object], list[str]]] = [
     ({"type": "integer", "minimum": -5, "maximum": 17}, list(range(-5, 18)), ["-6", "18", "171"]),
     ({"type": "integer", "exclusiveMinimum": 99, "maximum": 1234}, [100, 999, 1000, 1234],
      ["99", "1235", "-100", "0"]),
-    ({"type": "number", "minimum": 0, "maximum": 1}, [0, 0.5, 1, 0.999, 1.0], ["-0.1", "1.01", "2"]),
+    ({"type": "number", "minimum": 0, "maximum": 1}, [0, 0.5, 1, 0.999, 1.0],
+     ["-0.1", "1.01", "2"]),
     ({"type": "number", "exclusiveMinimum": 0, "maximum": 2.75}, [0.1, 1, 2.75, 2.7, 2, 0.05],
      ["0", "0.0", "2.76", "2.8", "3", "-1"]),
     ({"type": "number", "minimum": -1.5, "exclusiveMaximum": 1.25}, [-1.5, -1, 0, 1.2, 1.249, 0.5],
@@ -289,8 +290,8 @@ SCHEMAS: list[tuple[object, list[object], list[str]]] = [
         "required": ["v", "next"]}}},
      [{"v": 1, "next": None}, {"v": 1, "next": {"v": 2, "next": None}}], ['{"v": 1}']),
     ({"allOf": [{"$ref": "#/$defs/a"}, {"type": "object", "properties": {"y": {"type": "null"}},
-      "required": ["y"]}], "$defs": {"a": {"type": "object", "properties": {"x": {"type": "integer"}},
-      "required": ["x"]}}}, [{"x": 1, "y": None}], ['{"x": 1}', '{"y": null}']),
+      "required": ["y"]}], "$defs": {"a": {"type": "object",
+      "properties": {"x": {"type": "integer"}}, "required": ["x"]}}}, [{"x": 1, "y": None}], ['{"x": 1}', '{"y": null}']),
     ({"oneOf": [{"type": "object", "properties": {"k": {"const": "a"}, "n": {"type": "integer"}},
                  "required": ["k", "n"]},
                 {"type": "object", "properties": {"k": {"const": "b"}}, "required": ["k"]}]},

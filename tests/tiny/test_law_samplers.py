@@ -49,10 +49,10 @@ CASES: dict[str, tuple[dict[str, Any], str | None, tuple[str, ...]]] = {
     "dry": ({"dry_multiplier": 1.5, "dry_allowed_length": 1}, None, ("match", *DRAWN)),
     "dynamic temperature": ({"dynatemp_range": 0.6}, None, ("match", *DRAWN)),
     "xtc": ({"xtc_probability": 0.5, "xtc_threshold": 0.15}, None, ("match",)),
-    "mirostat 1": ({"mirostat": 1, "mirostat_tau": 1.2}, None, ("match",)),
-    "mirostat 2": ({"mirostat": 2, "mirostat_tau": 1.2}, None, ("match",)),
+    "mirostat 1": ({"mirostat": 1, "mirostat_tau": 2.6}, None, ("match",)),
+    "mirostat 2": ({"mirostat": 2, "mirostat_tau": 2.6}, None, ("match",)),
     "grammar": ({}, GRAMMAR, ("match", *DRAWN)),
-    "grammar and mirostat": ({"mirostat": 2, "mirostat_tau": 1.2}, GRAMMAR, ("match",)),
+    "grammar and mirostat": ({"mirostat": 2, "mirostat_tau": 2.6}, GRAMMAR, ("match",)),
 }
 
 
@@ -182,7 +182,7 @@ def test_matched_ids_depend_neither_on_the_draft_length_nor_on_drafting(
 ) -> None:
     settings, grammar, _ = CASES[case]
     params = SamplingParams(**{**BASE, **settings})
-    seeds = range(60)
+    seeds = range(90)
     texts = [
         [found.token_ids for found in answers(contexts, params, grammar, "match", seeds, n_draft)]
         for n_draft in (0, 1, 2, 3)
@@ -226,12 +226,8 @@ def test_a_mask_of_the_row_before_is_noticed(
             return original(self, row, ids, position, draft_ids, mu)
 
     monkeypatch.setattr(target_law.TargetLaw, "_law", law)
-    try:
-        z, _ = z_of(contexts, "grammar", "block", 1500)
-    except AssertionError as error:  # a token was committed against the grammar
-        assert "against the grammar" in str(error)
-    else:
-        assert z > Z_REFUSE
+    with pytest.raises(AssertionError, match="against the grammar"):
+        z_of(contexts, "grammar", "block", 1500)
 
 
 def test_a_state_moved_by_rejected_tokens_is_noticed(

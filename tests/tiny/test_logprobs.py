@@ -1,4 +1,4 @@
-"""Log-probabilities: drafted or not, they are what the target says at that place, decoded plainly."""
+"""Log-probabilities: drafted or not, they are what the target says there, decoded plainly."""
 
 from __future__ import annotations
 
@@ -37,27 +37,73 @@ def plain_logprobs(session: Session, ids: list[int], n_prompt: int) -> list[np.n
     """Log-softmax before each token behind the prompt, decoded one at a time, in float64."""
     found = []
     for i in range(n_prompt, len(ids)):
-        row = session.target_rows(ids[: i - 1], [ids[i - 1]])[0].astype(np.float64)
-        found.append(row - row.max() - np.log(np.exp(row - row.max()).sum()))
+        row = session.target_rows(ids[: i - 1], [ids[i - 1]])[0]
+        found.append(log_softmax(row))
     return found
 
 
+def log_softmax(row: np.ndarray) -> np.ndarray:
+    row = row.astype(np.float64)
+    return row - row.max() - np.log(np.exp(row - row.max()).sum())
+
+
+def alike_logprobs(session: Session, ids: list[int], rounds: list[Round]) -> list[np.ndarray]:
+    """Log-softmax before each committed token, from batches of the shapes that the answer had.
+
+    The last round comes first, so that the cache before each is the one that it had.
+    """
+    found: list[np.ndarray] = []
+    for round_ in reversed(rounds):
+        known = ids[: round_.depth]
+        draft = [token.id for token in round_.tokens[: round_.n_draft]]
+        rows = session.target_rows(known[:-1], [known[-1], *draft])
+        n_committed = sum(token.logprob is not None for token in round_.tokens)
+        found[:0] = [log_softmax(row) for row in rows[:n_committed]]
+    return found
+
+
+@pytest.fixture(scope="module")
+def shape_error(session: Session) -> float:
+    """How far a row of one batch lies from the same row decoded alone, without any drafting."""
+    worst = 0.0
+    for prompt in prompts():
+        alone = plain_logprobs(session, prompt, 1)
+        session.clear_cache()
+        together = session.target_rows([], prompt[:-1])
+        for one, other in zip(alone, together, strict=True):
+            worst = max(worst, float(np.abs(one - log_softmax(other)).max()))
+    assert worst < 1e-3
+    return worst
+
+
 @pytest.mark.parametrize("verifier", ["match", "rejection", "block"])
-def test_raw_logprobs_are_plain_decodings(session: Session, verifier: str) -> None:
+def test_raw_logprobs_are_plain_decodings(
+    session: Session, verifier: str, shape_error: float
+) -> None:
+    """To 1e-5 in batches of equal shape; one token at a time, as near as shapes let them be."""
     accepted = 0
     for i, prompt in enumerate(prompts()):
-        got = session.complete(
-            prompt, max_tokens=8, temperature=0.8, seed=i, n_draft=3, verifier=verifier, logprobs=5
-        )
+        events = list(
+            session.stream(
+                prompt, max_tokens=8, temperature=0.8, seed=i, n_draft=3, verifier=verifier,
+                logprobs=5,
+            )
+        )  # fmt: skip
+        got = events[-1]
+        assert isinstance(got, Finished)
         assert got.logprobs is not None
         assert tuple(entry.id for entry in got.logprobs) == got.token_ids
-        rows = plain_logprobs(session, [*prompt, *got.token_ids], len(prompt))
-        for entry, row in zip(got.logprobs, rows, strict=True):
-            assert entry.logprob == pytest.approx(row[entry.id], abs=1e-5)
-            best = np.sort(row)[::-1][:5]
-            assert [top.logprob for top in entry.top] == pytest.approx(best, abs=1e-5)
-            for top in entry.top:
-                assert top.logprob == pytest.approx(row[top.id], abs=1e-5)
+        ids = [*prompt, *got.token_ids]
+        alike = alike_logprobs(session, ids, [e for e in events if isinstance(e, Round)])
+        alone = plain_logprobs(session, ids, len(prompt))
+        for rows, error in ((alike[: len(alone)], 1e-5), (alone, 2.0 * shape_error)):
+            for entry, row in zip(got.logprobs, rows, strict=True):
+                assert entry.logprob == pytest.approx(row[entry.id], abs=error)
+                best = np.sort(row)[::-1][:5]
+                assert [top.logprob for top in entry.top] == pytest.approx(best, abs=error)
+                for top in entry.top:
+                    assert top.logprob == pytest.approx(row[top.id], abs=error)
+        for entry in got.logprobs:
             assert entry.accepted == (entry.source != "target")
             accepted += entry.accepted
         assert b"".join(e.piece for e in got.logprobs).decode("utf-8", "replace") == got.text
@@ -89,18 +135,22 @@ def test_greedy_probabilities_are_not_all_one(session: Session) -> None:
     assert all(entry.top == () for entry in got.logprobs)
 
 
-def test_prompt_logprobs_are_the_same_for_every_chunk(session: Session) -> None:
+def test_prompt_logprobs_are_the_same_for_every_chunk(session: Session, shape_error: float) -> None:
     """More tokens than the rows of one decode (64)."""
-    prompt = [1, *np.random.default_rng(2).integers(3, 259, 150).tolist()]
+    prompt = [1, *np.random.default_rng(2).integers(3, 259, 120).tolist()]
     got = session.complete(prompt, max_tokens=2, temperature=0.0, prompt_logprobs=3)
     assert got.prompt_logprobs is not None
     assert [entry.id for entry in got.prompt_logprobs] == prompt
     assert got.prompt_logprobs[0].logprob is None
-    rows = plain_logprobs(session, prompt, 1)
-    for entry, row in zip(got.prompt_logprobs[1:], rows, strict=True):
-        assert entry.logprob == pytest.approx(row[entry.id], abs=1e-5)
-        assert len(entry.top) == 3
-        assert entry.source == "prompt"
+    session.clear_cache()
+    pieces = (prompt[:64], prompt[64:-1])
+    rows = [*session.target_rows([], pieces[0]), *session.target_rows(*pieces)]
+    alike = [log_softmax(row) for row in rows]
+    for found, error in ((alike, 1e-5), (plain_logprobs(session, prompt, 1), 2.0 * shape_error)):
+        for entry, row in zip(got.prompt_logprobs[1:], found, strict=True):
+            assert entry.logprob == pytest.approx(row[entry.id], abs=error)
+            assert len(entry.top) == 3
+            assert entry.source == "prompt"
     assert got.logprobs is None
 
 

@@ -1,4 +1,4 @@
-"""Structured answers with drafts on: always valid, the same as plain, and cheap where text is forced."""
+"""Structured answers with drafts: valid, the same as plain, cheap where text is forced."""
 
 from __future__ import annotations
 
