@@ -2,8 +2,8 @@
 
 Each prompt is answered plainly (the same grammar, no drafts) and with drafts, interleaved, the
 order turning from one to the next, from the same seed and a cleared cache. Validity by the
-jsonschema package where it is installed, else by schema_check.py. An answer that max_tokens cut is counted
-apart: it is no whole sentence of the grammar, and says so.
+jsonschema package where it is installed, else by schema_check.py. An answer that max_tokens cut is
+counted apart: it is no whole sentence of the grammar, and says so.
 
     python benchmarks/structured.py [--n 24] [--drafter auto] [--threads 1] [--out FILE]
 """

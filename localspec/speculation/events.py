@@ -55,7 +55,8 @@ class RoundToken:
     piece: the bytes it adds to the text. source: who proposed it (`model`, `ngram`, `grammar` for
     text that the grammar forces, or `target` for the bonus and the correction). p, q: its
     probability under the processed distributions of target and draft; p_raw, q_raw: under the
-    softmax of the unprocessed logits at temperature 1. q and q_raw are None where no draft model spoke.
+    softmax of the unprocessed logits at temperature 1. q and q_raw are None where no draft model
+    spoke.
     p_top, q_top: the most probable tokens of both models here, best first; empty unless the
     option n_alternatives asks for them, q_top also where no draft model spoke. logprob: of a
     committed token, when the option logprobs asks for it.

@@ -41,12 +41,17 @@ LENGTH = 3
 N_SAMPLES = 4000
 BASE: dict[str, Any] = {"temperature": 1.2, "top_k": 4, "top_p": 1.0, "min_p": 0.0}
 DRAWN = ("rejection", "block")
-GRAMMAR = 'root ::= (word word)+ | odd\nword ::= " w" [1-4] [0-9]\nodd ::= " w" [5-6] [0-3] odd?'
+# every word may stop at one digit: the vocabulary has none alone to go on with
+GRAMMAR = 'root ::= (word word)+ | odd\nword ::= " w" [1-4] [0-9]?\nodd ::= " w" [5-6] [0-3]? odd?'
 
 CASES: dict[str, tuple[dict[str, Any], str | None, tuple[str, ...]]] = {
     "typical": ({"typical_p": 0.8}, None, ("match", *DRAWN)),
     "top-n-sigma": ({"top_n_sigma": 1.0, "top_k": 6}, None, ("match", *DRAWN)),
-    "dry": ({"dry_multiplier": 1.5, "dry_allowed_length": 1}, None, ("match", *DRAWN)),
+    "dry": (
+        {"dry_multiplier": 1.5, "dry_allowed_length": 1, "logit_bias": {33: 4.0}},
+        None,
+        ("match", *DRAWN),
+    ),
     "dynamic temperature": ({"dynatemp_range": 0.6}, None, ("match", *DRAWN)),
     "xtc": ({"xtc_probability": 0.5, "xtc_threshold": 0.15}, None, ("match",)),
     "mirostat 1": ({"mirostat": 1, "mirostat_tau": 2.6}, None, ("match",)),
@@ -188,7 +193,7 @@ def test_matched_ids_depend_neither_on_the_draft_length_nor_on_drafting(
         for n_draft in (0, 1, 2, 3)
     ]
     assert all(others == texts[0] for others in texts[1:])
-    assert len(set(texts[0])) > 20
+    assert len(set(texts[0])) > 15
 
 
 def test_a_coin_used_twice_is_noticed(

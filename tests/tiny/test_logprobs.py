@@ -64,15 +64,20 @@ def alike_logprobs(session: Session, ids: list[int], rounds: list[Round]) -> lis
 
 @pytest.fixture(scope="module")
 def shape_error(session: Session) -> float:
-    """How far a row of one batch lies from the same row decoded alone, without any drafting."""
+    """How far a row of a verification's shape lies from the same row decoded alone.
+
+    Measured without any drafting: 4 rows behind a prompt.
+    """
     worst = 0.0
     for prompt in prompts():
-        alone = plain_logprobs(session, prompt, 1)
+        n = max(0, len(prompt) - 5)
         session.clear_cache()
-        together = session.target_rows([], prompt[:-1])
+        together = session.target_rows(prompt[:n], prompt[n:-1])
+        alone = plain_logprobs(session, prompt, n + 1)
         for one, other in zip(alone, together, strict=True):
             worst = max(worst, float(np.abs(one - log_softmax(other)).max()))
-    assert worst < 1e-3
+    print(f"a batch of 4 and single decodes differ by {worst:.1e}")
+    assert 0.0 < worst < 1e-2
     return worst
 
 
@@ -135,7 +140,7 @@ def test_greedy_probabilities_are_not_all_one(session: Session) -> None:
     assert all(entry.top == () for entry in got.logprobs)
 
 
-def test_prompt_logprobs_are_the_same_for_every_chunk(session: Session, shape_error: float) -> None:
+def test_prompt_logprobs_are_the_same_for_every_chunk(session: Session) -> None:
     """More tokens than the rows of one decode (64)."""
     prompt = [1, *np.random.default_rng(2).integers(3, 259, 120).tolist()]
     got = session.complete(prompt, max_tokens=2, temperature=0.0, prompt_logprobs=3)
@@ -146,11 +151,10 @@ def test_prompt_logprobs_are_the_same_for_every_chunk(session: Session, shape_er
     pieces = (prompt[:64], prompt[64:-1])
     rows = [*session.target_rows([], pieces[0]), *session.target_rows(*pieces)]
     alike = [log_softmax(row) for row in rows]
-    for found, error in ((alike, 1e-5), (plain_logprobs(session, prompt, 1), 2.0 * shape_error)):
-        for entry, row in zip(got.prompt_logprobs[1:], found, strict=True):
-            assert entry.logprob == pytest.approx(row[entry.id], abs=error)
-            assert len(entry.top) == 3
-            assert entry.source == "prompt"
+    for entry, row in zip(got.prompt_logprobs[1:], alike, strict=True):
+        assert entry.logprob == pytest.approx(row[entry.id], abs=1e-5)
+        assert len(entry.top) == 3
+        assert entry.source == "prompt"
     assert got.logprobs is None
 
 
