@@ -15,25 +15,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from localspec.errors import ContextOverflowError, EmptyPromptError
 from localspec.llama.context import Cancelled, Context
-from localspec.sampling.chain import raw_probs
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.dry import Dry
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.seeds import position_uniform
-from localspec.sampling.top import Top
 from localspec.speculation import verify
 from localspec.speculation.constraint import Constraint
 from localspec.speculation.controller import Controller
 from localspec.speculation.draft import Draft, Drafter
 from localspec.speculation.events import (
-    Alternative,
     Event,
     Finished,
     Prefill,
@@ -41,15 +36,14 @@ from localspec.speculation.events import (
     Round,
     RoundToken,
     Stats,
-    Verdict,
 )
 from localspec.speculation.logprobs import LogprobReader, TokenLogprob
+from localspec.speculation.prompt_logprobs import read_prompt
 from localspec.speculation.release import TextRelease
+from localspec.speculation.round_tokens import RoundTokens
 from localspec.speculation.target_law import TargetLaw
 
 __all__ = ["Engine", "Limits"]
-
-Row: TypeAlias = npt.NDArray[np.float32]
 
 _LONGEST_REPLAY = 8  # tokens that a verification may begin with; more of them are read apart
 
@@ -106,7 +100,6 @@ class Engine:
         self._seed = seed
         self._rng = rng
         self._limits = limits
-        self._n_alternatives = n_alternatives
         self._vocabulary = target.model.vocabulary
         self._constraint = constraint
         end_ids = [*self._vocabulary.eog_ids, *limits.stop_ids] if limits.min_tokens else []
@@ -118,6 +111,7 @@ class Engine:
             min_tokens=limits.min_tokens,
             end_ids=end_ids,
         )
+        self._told = RoundTokens(self._vocabulary.piece, n_alternatives, logprobs)
         self._logprobs = logprobs
         self._prompt_logprobs = prompt_logprobs
         self._read: list[TokenLogprob] = []  # of the answer's tokens
@@ -194,7 +188,9 @@ class Engine:
         started = perf_counter()
         target, total = self._target, self._n_prompt
         if self._prompt_logprobs is not None:
-            yield from self._prefill_with_rows(self._prompt_logprobs)
+            for known in read_prompt(target, self._ids, self._prompt_logprobs):
+                self._read_prompt = known
+                yield Prefill(len(target.ids), total)
         n_cached = target.keep_prefix(self._ids[:-1])
         elapsed = perf_counter() - started
         yield Prefill(n_cached, total)
@@ -216,18 +212,6 @@ class Engine:
         self.stats = replace(
             self.stats, cache_n=n_cached, prompt_n=total - n_cached, prompt_s=elapsed
         )
-
-    def _prefill_with_rows(self, reader: LogprobReader) -> Iterator[Prefill]:
-        """The whole prompt, the last token apart, in pieces whose rows are all read."""
-        target, ids = self._target, self._ids
-        first = TokenLogprob(ids[0], self._vocabulary.piece(ids[0]), None, (), "prompt")
-        self._read_prompt = [first]
-        target.clear()
-        for start in range(0, len(ids) - 1, target.max_rows):
-            piece = ids[start : min(start + target.max_rows, len(ids) - 1)]
-            for i, row in enumerate(target.decode(piece, n_rows=len(piece)), start + 1):
-                self._read_prompt.append(reader.read(ids[i], row, None, "prompt"))
-            yield Prefill(len(target.ids), len(ids))
 
     def _over_at_once(self) -> Reason | None:
         """Why nothing is generated, where the options leave no room for a token."""
@@ -254,22 +238,7 @@ class Engine:
         verdict = self._verify(verifier, p, draft)
         a = verdict.n_accepted
         self._law.advance(p, [*draft.ids[:a], verdict.token])
-        tokens = self._judged(draft, p, rows, a)
-        tokens.append(
-            RoundToken(
-                verdict.token,
-                self._vocabulary.piece(verdict.token),
-                "target",
-                "bonus" if a == len(draft.ids) else "correction",
-                p[a].prob(verdict.token),
-                draft.q[a].prob(verdict.token) if a < len(draft.ids) else None,
-                raw_probs(rows[a], [verdict.token])[0],
-                None,
-                self._alternatives(rows[a]),
-                self._named(draft.q_top[a]) if a < len(draft.ids) else (),
-                self._logprob(verdict.token, rows[a], p[a], "target"),
-            )
-        )
+        tokens = self._told.tokens(draft, p, rows, a, verdict.token)
         if self._drafter is not None:
             self._drafter.learn(p[: a + 1])
         depth = len(self._ids)
@@ -342,46 +311,6 @@ class Engine:
         judge = verify.rejection if verifier == "rejection" else verify.block
         coins = self._rng.random(len(draft.ids)).tolist()
         return judge(p, draft.q, draft.ids, coins, float(self._rng.random()))
-
-    def _judged(
-        self, draft: Draft, p: Sequence[Distribution], rows: Sequence[Row], a: int
-    ) -> list[RoundToken]:
-        tokens = []
-        for i, token in enumerate(draft.ids):
-            verdict: Verdict = "accepted" if i < a else "rejected" if i == a else "discarded"
-            tokens.append(
-                RoundToken(
-                    token,
-                    self._vocabulary.piece(token),
-                    draft.sources[i],
-                    verdict,
-                    p[i].prob(token),
-                    draft.q[i].prob(token),
-                    raw_probs(rows[i], [token])[0],
-                    draft.q_raw[i],
-                    self._alternatives(rows[i]),
-                    self._named(draft.q_top[i]),
-                    self._logprob(token, rows[i], p[i], draft.sources[i]) if i < a else None,
-                )
-            )
-        return tokens
-
-    def _logprob(self, token: int, row: Row, p: Distribution, source: str) -> TokenLogprob | None:
-        if self._logprobs is None:
-            return None
-        return self._logprobs.read(token, row, p, source, accepted=source != "target")
-
-    def _alternatives(self, row: Row) -> tuple[Alternative, ...]:
-        return self._named(Top.of(row, self._n_alternatives) if self._n_alternatives else None)
-
-    def _named(self, top: Top | None) -> tuple[Alternative, ...]:
-        if top is None:
-            return ()
-        piece = self._vocabulary.piece
-        return tuple(
-            Alternative(token, piece(token), prob)
-            for token, prob in zip(top.ids, top.probs, strict=True)
-        )
 
     def _commit(self, tokens: list[RoundToken]) -> tuple[list[RoundToken], str, Reason | None]:
         """Append the kept tokens to `ids`, clipped at the first end; mark the rest discarded."""
