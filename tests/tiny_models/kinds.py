@@ -29,9 +29,9 @@ from tests.tiny_models.common import (
     _add_mamba,
     _add_mamba_sizes,
     _add_vocab,
-    finish,
     _Random,
     _writer,
+    finish,
 )
 
 __all__ = ["write_jamba", "write_lfm2", "write_moe", "write_rwkv7"]
