@@ -22,7 +22,7 @@ from localspec.talk.settings import ChatSettings
 from localspec.talk.speaker import Speaker
 from localspec.tui.app import ChatApp
 
-PROMPT = "Write a Python function that returns the n-th Fibonacci number, with a short docstring."
+PROMPT = "Explain in one paragraph why a hash table is fast, and when it is not."
 
 
 async def until(condition: Callable[[], object], seconds: float = 300) -> None:
@@ -80,7 +80,8 @@ async def inspect(app: ChatApp, args: argparse.Namespace) -> None:
         await pilot.pause()
         lane = wide.inspector.lane
         rounds = lane.rounds
-        at = next((i for i, r in enumerate(rounds) if r.n_draft > r.n_accepted and r.worth), 0)
+        judged = [i for i, r in enumerate(rounds) if r.n_draft > r.n_accepted]
+        at = next((i for i in judged if rounds[i].n_accepted), judged[0] if judged else 0)
         lane.focus()
         lane.action_round(at - lane.at)
         await asyncio.sleep(0.5)

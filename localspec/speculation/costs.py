@@ -22,6 +22,7 @@ _SHALLOWEST = 9  # depths below 2**9 tokens share a bucket; each doubling has it
 _DRIFT_WEIGHT = 0.2
 _LEAST_WEIGHT = 0.03
 _DOUBT = 0.01
+_MOST_DOUBT = math.log(1.1)  # of what was timed more than once
 _LARGEST_STEP = math.log(2.0)  # one stalled decode must not upset the table
 
 
@@ -34,8 +35,15 @@ class Drift:
 
 @dataclass(slots=True)
 class _Cell:
+    """log: of the seconds. doubt: what was taken from it since it was last seen."""
+
     log: float
     count: int
+    doubt: float = 0.0
+
+    def confirm(self, now: float) -> None:
+        """Give back what was doubted, as far as a new time bears it out."""
+        self.log, self.doubt = min(self.log + self.doubt, max(self.log, now)), 0.0
 
 
 class CostTable:
@@ -60,6 +68,7 @@ class CostTable:
         if cell is None:
             cells[n] = _Cell(now, 1)
             return
+        cell.confirm(now)
         off = max(-_LARGEST_STEP, min(_LARGEST_STEP, now - cell.log))
         cell.count += 1
         cell.log += off * max(1.0 / (cell.count + 4), _LEAST_WEIGHT)
@@ -122,7 +131,10 @@ class CostTable:
     def to_json(self) -> dict[str, dict[str, float]]:
         """Seconds as of now, by bucket and size."""
         return {
-            str(bucket): {str(n): math.exp(cell.log + self._drift.log) for n, cell in cells.items()}
+            str(bucket): {
+                str(n): math.exp(cell.log + cell.doubt + self._drift.log)
+                for n, cell in cells.items()
+            }
             for bucket, cells in self._buckets.items()
         }
 
@@ -198,7 +210,9 @@ class Costs:
 def _doubt(cells: dict[int, _Cell], n_seen: int) -> None:
     """Let sizes that look dearer than their neighbours slowly lose that look until seen again.
 
-    A size that one stalled decode made too dear would never be used, and so never corrected.
+    A size that one stalled decode made too dear would never be used, and so never corrected. What
+    was timed more than once is doubted a little only: some sizes are dearer than those on either
+    side, and to try them again and again would cost more than it could ever save.
     """
     sizes = sorted(cells)
     for below, n, above in zip(sizes, sizes[1:], sizes[2:], strict=False):
@@ -206,7 +220,12 @@ def _doubt(cells: dict[int, _Cell], n_seen: int) -> None:
             continue
         share = (n - below) / (above - below)
         even = (1 - share) * math.exp(cells[below].log) + share * math.exp(cells[above].log)
-        cells[n].log -= _DOUBT * max(0.0, cells[n].log - math.log(even))
+        cell = cells[n]
+        step = _DOUBT * max(0.0, cell.log - math.log(even))
+        if cell.count > 1:
+            step = min(step, _MOST_DOUBT - cell.doubt)
+        cell.log -= step
+        cell.doubt += step
 
 
 def _bucket(depth: int) -> int:

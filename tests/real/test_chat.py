@@ -47,7 +47,7 @@ def test_start_ask_stop_retry_quit_resume(
 
         terminal.type("/set max_tokens 500" + ENTER)
         terminal.sees("max_tokens is 500")
-        terminal.type("Tell a long story." + ENTER)
+        terminal.type("Write a Python class for a binary search tree, with docstrings." + ENTER)
         terminal.sees("Esc stops")
         terminal.type(CTRL_Q)
         assert terminal.wait() == 0
@@ -62,7 +62,7 @@ def test_start_ask_stop_retry_quit_resume(
     assert [turn["role"] for turn in turns].count("user") == 2
 
     with Terminal([*chat, "--resume", chat_id[1]]) as terminal:
-        terminal.sees("Tell a long story.", 120)
+        terminal.sees("Write a Python class for a binary search tree, with docstrings.", 120)
         terminal.type(CTRL_C)
         terminal.sees("Ctrl+C again quits")
         terminal.type(CTRL_C)

@@ -44,7 +44,7 @@ def write_blocks(path: Path, *, count: bool = True) -> Path:
     for block in range(2):
         for name in ("attn_output.weight", "ffn_down.weight", "attn_output.bias", "attn_k.bias"):
             writer.add_tensor(f"blk.{block}.{name}", np.full(4, block + 1, np.float32))
-    return tiny_models._finish(writer, path)
+    return tiny_models.finish(writer, path)
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
@@ -93,7 +93,7 @@ def test_an_unusual_alignment_and_values_for_each_block_are_kept(tmp_path: Path)
     for block in range(2):
         for name in ("attn_output.weight", "ffn_down.weight"):
             writer.add_tensor(f"blk.{block}.{name}", np.full(4, block + 1, np.float32))
-    tiny_models._finish(writer, path)
+    tiny_models.finish(writer, path)
     copy = gguf.GGUFReader(deepen(path, tmp_path / "out.gguf", 2))
     assert copy.alignment == 256
     assert all(tensor.data_offset % 256 == 0 for tensor in copy.tensors)
@@ -118,7 +118,7 @@ def test_other_files_are_refused_and_leave_nothing(tmp_path: Path) -> None:
     writer.add_block_count(1)
     writer.add_tensor("blk.0.attn_output.weight", np.ones((4, 4), np.float32))
     writer.add_tensor("blk.0.ffn_down_exps.weight", np.ones((2, 4, 4), np.float32))
-    tiny_models._finish(writer, mixture)
+    tiny_models.finish(writer, mixture)
     files = sorted(tmp_path.iterdir())
     for path, words in (
         (nameless, "does not say how many blocks"),

@@ -90,7 +90,7 @@ def write_llama(
     for i in range(N_LAYER):
         _add_attention(writer, w, i, busy)
         _add_ffn(writer, w, i, busy)
-    return _finish(writer, path)
+    return finish(writer, path)
 
 
 def successors(seed: int = 0, breaks: int = 0, vocab: str = "plain") -> dict[int, int]:
@@ -125,7 +125,7 @@ def write_mamba(
     _add_ends(writer, w, tokens, 0, peaky, ends)
     for i in range(N_LAYER):
         _add_mamba(writer, w, i)
-    return _finish(writer, path)
+    return finish(writer, path)
 
 
 def write_gemma_swa(
@@ -161,7 +161,7 @@ def write_gemma_swa(
             gain = np.full(N_EMBD, _BUSY * N_EMBD**0.5, np.float32)  # embeddings are scaled so
             gain[_STEADY] = 0.0
             writer.add_tensor(f"blk.{i}.{norm}.weight", gain)
-    return _finish(writer, path)
+    return finish(writer, path)
 
 
 def write_projector(path: Path) -> Path:
@@ -172,7 +172,7 @@ def write_projector(path: Path) -> Path:
     writer.add_bool("clip.has_vision_encoder", True)
     writer.add_string("clip.projector_type", "mlp")
     writer.add_tensor("mm.0.weight", np.zeros((8, 8), np.float32))
-    return _finish(writer, path)
+    return finish(writer, path)
 
 
 def write_adapter(path: Path) -> Path:
@@ -184,7 +184,7 @@ def write_adapter(path: Path) -> Path:
     writer.add_float32("adapter.lora.alpha", 16.0)
     writer.add_tensor("blk.0.attn_q.weight.lora_a", np.zeros((4, N_EMBD), np.float32))
     writer.add_tensor("blk.0.attn_q.weight.lora_b", np.zeros((N_EMBD, 4), np.float32))
-    return _finish(writer, path)
+    return finish(writer, path)
 
 
 def write_bert(path: Path) -> Path:
@@ -200,7 +200,7 @@ def write_bert(path: Path) -> Path:
     writer.add_causal_attention(False)
     writer.add_tokenizer_model("bert")
     writer.add_tensor("token_embd.weight", np.zeros((N_PLAIN, N_EMBD), np.float32))
-    return _finish(writer, path)
+    return finish(writer, path)
 
 
 class _Random:
@@ -233,7 +233,7 @@ def _writer(path: Path, architecture: str, name: str, n_ctx_train: int) -> gguf.
     return writer
 
 
-def _finish(writer: gguf.GGUFWriter, path: Path) -> Path:
+def finish(writer: gguf.GGUFWriter, path: Path) -> Path:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -29,9 +29,9 @@ from tests.tiny_models.common import (
     _add_mamba,
     _add_mamba_sizes,
     _add_vocab,
-    _finish,
     _Random,
     _writer,
+    finish,
 )
 
 __all__ = ["write_jamba", "write_lfm2", "write_moe", "write_rwkv7"]
@@ -69,7 +69,7 @@ def write_jamba(
     _add_attention(writer, w, 1)
     for i in range(N_LAYER):
         _add_ffn(writer, w, i)
-    return _finish(writer, path)
+    return finish(writer, path)
 
 
 def write_lfm2(
@@ -106,7 +106,7 @@ def write_lfm2(
         writer.add_tensor(f"blk.1.{norm}.weight", np.ones(HEAD_DIM, np.float32))
     for i in range(N_LAYER):
         _add_ffn(writer, w, i)
-    return _finish(writer, path)
+    return finish(writer, path)
 
 
 def write_moe(
@@ -135,7 +135,7 @@ def write_moe(
     for i in range(N_LAYER):
         _add_attention(writer, w, i)
         _add_experts(writer, w, i)
-    return _finish(writer, path)
+    return finish(writer, path)
 
 
 def write_rwkv7(
@@ -171,7 +171,7 @@ def write_rwkv7(
     writer.add_tensor("output_norm.bias", bias)
     for i in range(N_LAYER):
         _add_rwkv(writer, w, i)
-    return _finish(writer, path)
+    return finish(writer, path)
 
 
 def _add_layer_norm(writer: gguf.GGUFWriter, name: str) -> None:

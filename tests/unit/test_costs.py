@@ -109,3 +109,37 @@ def test_a_table_is_fitted_to_todays_speed_and_keeps_its_shape() -> None:
     stored.rescale(1, 0, 0.5)
     assert stored.row(0, 4)[1:] == pytest.approx([0.5, 1.0, 1.5, 1.1])
     assert stored.seconds(1, 5000) == pytest.approx(2.0)
+
+
+def bumpy() -> CostTable:
+    """A table whose size 8 is truly dear, as K-quants have it on CPUs."""
+    found = CostTable(Drift())
+    for n, seconds in {1: 1.0, 4: 2.0, 8: 7.0, 16: 6.0}.items():
+        found.set(n, 0, seconds)
+    return found
+
+
+def test_what_was_measured_well_is_not_forgotten_while_it_is_not_used() -> None:
+    costs = bumpy()
+    for _ in range(2_000):
+        costs.observe(1, 0, 1.0)
+    assert costs.seconds(8) > 6.3
+    assert CostTable(Drift()).load_json(costs.to_json())
+    assert costs.to_json()["9"]["8"] == pytest.approx(7.0)
+
+
+def test_a_size_that_was_seen_once_in_a_stall_gets_another_chance() -> None:
+    costs = table(n1=1.0, n4=2.0, n16=6.0)
+    costs.observe(8, 0, 50.0)
+    for _ in range(2_000):
+        costs.observe(1, 0, 1.0)
+    assert costs.seconds(8) < 4.0
+
+
+def test_doubt_ends_as_far_as_a_new_time_bears_it_out() -> None:
+    costs = table(n1=1.0, n4=2.0, n16=6.0)
+    costs.observe(8, 0, 50.0)
+    for _ in range(2_000):
+        costs.observe(1, 0, 1.0)
+    costs.observe(8, 0, 8.0)
+    assert costs.seconds(8) == pytest.approx(8.0, rel=0.05)
