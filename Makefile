@@ -1,6 +1,5 @@
 # make run        set up .venv (once) and answer PROMPT="…" with the default pair
-# make test       set up .venv with the development tools and run the checks
-# make test-all   the same, then the tests that take minutes
+# make test       set up .venv with the development tools and run every check
 # make test-unit  the quick tests alone: no models, no network once set up
 # make clean      remove .venv and the tools' caches
 # BACKEND=cpu|cuda|vulkan|metal overrides the backend that set-up picks; PYTHON=… the interpreter.
@@ -13,10 +12,10 @@ BIN := $(VENV)/bin
 # Through the environment, so that quotes, $ and ` in a prompt stay what they are.
 export PROMPT PYTHON
 
-.PHONY: help run setup setup-dev test test-all test-unit clean
+.PHONY: help run setup setup-dev test test-unit clean
 
 help:
-	@sed -n '1,6s/^# //p' Makefile
+	@sed -n '1,5s/^# //p' Makefile
 
 run: setup
 	@$(BIN)/localspec run --temp 0 --max-tokens 200 -- "$$PROMPT"
@@ -26,9 +25,6 @@ test: setup-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
-
-test-all: test
-	$(BIN)/python -m pytest -m slow
 
 test-unit: setup-dev
 	$(BIN)/python -m pytest -m "not real" tests/unit

@@ -15,7 +15,6 @@ from localspec.speculation.events import Finished, Round
 from tests.tiny.faults import Boom, Faults
 from tests.tiny.truth import Truth, write
 
-pytestmark = pytest.mark.slow
 
 KINDS = ("attention", "window", "mamba", "jamba")
 PROMPT = [1, *range(266, 306)]

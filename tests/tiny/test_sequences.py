@@ -32,7 +32,6 @@ from localspec.speculation.events import Finished, Round
 from tests.tiny.faults import Boom, Faults
 from tests.tiny.truth import Truth, write
 
-pytestmark = pytest.mark.slow
 
 N_SEQUENCES = int(os.environ.get("LOCALSPEC_SEQUENCES", "40"))
 N_STEPS = 12
