@@ -15,7 +15,6 @@ from localspec.speculation.events import Finished, Round
 from tests.tiny.faults import Boom, Faults
 from tests.tiny.truth import Truth, write
 
-
 KINDS = ("attention", "window", "mamba", "jamba")
 PROMPT = [1, *range(266, 306)]
 OPTIONS: dict[str, Any] = {"temperature": 0.0, "max_tokens": 14, "n_draft": 3}

@@ -32,7 +32,6 @@ from localspec.speculation.events import Finished, Round
 from tests.tiny.faults import Boom, Faults
 from tests.tiny.truth import Truth, write
 
-
 N_SEQUENCES = int(os.environ.get("LOCALSPEC_SEQUENCES", "40"))
 N_STEPS = 12
 LOAD = LoadOptions(n_ctx=256, n_batch=16)
