@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,18 @@ from localspec.talk.settings import ChatSettings
 from localspec.talk.speaker import Speaker
 from localspec.tui.app import ChatApp
 from localspec.tui.composer import Composer
-from tests.scripted_talker import ScriptedTalker
+from tests.scripted_talker import ScriptedTalker, plain, round_of, script
 
-__all__ = ["Driven", "driven", "shown"]
+__all__ = ["ANSWER", "Driven", "driven", "run", "shown"]
+
+ANSWER = script(
+    [
+        round_of(0, ["Here", " is"], " code"),
+        round_of(1, [":\n\n```py\n"], "a", rejected="b"),
+        round_of(2, [" ="], " 1\n", source="ngram"),
+        plain(3, "```\n"),
+    ]
+)
 
 
 def shown(app: ChatApp) -> str:
@@ -100,3 +109,13 @@ async def driven(
             yield test
     finally:
         assert chat.close()
+
+
+def run(
+    folder: Path, body: Callable[[Driven], Awaitable[None]], talker: ScriptedTalker, **given: Any
+) -> None:
+    async def main() -> None:
+        async with driven(talker, folder, **given) as test:
+            await body(test)
+
+    asyncio.run(main())

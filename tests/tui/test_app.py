@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from textual import events
@@ -17,30 +15,10 @@ from localspec.errors import ModelNotFoundError
 from localspec.talk.commands import COMMANDS
 from localspec.tui.help import HelpScreen
 from localspec.tui.inspector import Inspector, Lane
-from localspec.tui.pickers import ChatPicker, ConfirmScreen, ModelPicker
 from localspec.tui.transcript import _N_SHOWN
 from localspec.tui.turn_view import TurnView
 from tests.scripted_talker import ScriptedTalker, plain, round_of, script
-from tests.tui.driving import Driven, driven, shown
-
-ANSWER = script(
-    [
-        round_of(0, ["Here", " is"], " code"),
-        round_of(1, [":\n\n```py\n"], "a", rejected="b"),
-        round_of(2, [" ="], " 1\n", source="ngram"),
-        plain(3, "```\n"),
-    ]
-)
-
-
-def run(
-    folder: Path, body: Callable[[Driven], Awaitable[None]], talker: ScriptedTalker, **given: Any
-) -> None:
-    async def main() -> None:
-        async with driven(talker, folder, **given) as test:
-            await body(test)
-
-    asyncio.run(main())
+from tests.tui.driving import ANSWER, Driven, run, shown
 
 
 def test_a_question_is_answered(tmp_path: Path) -> None:
@@ -395,80 +373,3 @@ def test_a_long_chat_shows_its_end_and_more_on_demand(tmp_path: Path) -> None:
         await test.until(lambda: len(test.app.query(TurnView)) == 2 * _N_SHOWN)
 
     run(tmp_path, body, ScriptedTalker([ANSWER]), saved=saved)
-
-
-def test_a_draft_is_asked_for_in_a_window(tmp_path: Path) -> None:
-    async def body(test: Driven) -> None:
-        await test.ask("/draft")
-        await test.until(lambda: isinstance(test.app.screen, ModelPicker))
-        await test.sees("no draft model; copies of the text still draft")
-        await test.pilot.press("n", "o", "n", "e", "enter")
-        await test.until(lambda: test.chat.settings.draft is None)
-        await test.idle()
-
-    run(tmp_path, body, ScriptedTalker([ANSWER]), settings={"draft": "x.gguf"})
-
-
-def test_a_saved_chat_is_opened_in_a_window(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOCALSPEC_DATA", str(tmp_path))
-    old = SavedChat(tmp_path / "chats", "old")
-    old.add(Turn("q", None, "user", "an [/old] question"))
-    old.close()
-
-    async def body(test: Driven) -> None:
-        await test.ask("/load")
-        await test.until(lambda: isinstance(test.app.screen, ChatPicker))
-        await test.sees("an [/old] question")
-        await test.pilot.press("enter")
-        await test.until(lambda: test.chat.saved.id == "old")
-        await test.sees("an [/old] question")
-
-    run(tmp_path, body, ScriptedTalker([ANSWER]))
-
-
-def test_a_download_is_asked_for_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCALSPEC_CACHE", str(tmp_path / "empty"))
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-
-    async def main() -> None:
-        given = {"settings": {"target": "default", "draft": "auto"}, "wait": False}
-        async with driven(ScriptedTalker([ANSWER]), tmp_path, **given) as test:
-            test.app._may_fetch = False
-            test.app._begin()
-            await test.until(lambda: isinstance(test.app.screen, ConfirmScreen))
-            assert "1.12 GB" in shown(test.app)
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("theme", ["dark", "light", "contrast", "ansi"])
-def test_every_theme_works(tmp_path: Path, theme: str) -> None:
-    async def body(test: Driven) -> None:
-        await test.ask(f"/theme {theme}")
-        await test.ask("Write code")
-        assert "a = 1" in shown(test.app)
-
-    run(tmp_path, body, ScriptedTalker([ANSWER]), settings={"view": "inspector"})
-
-
-@pytest.mark.parametrize("width", [30, 80, 200])
-@pytest.mark.parametrize("view", ["off", "inline", "inspector"])
-def test_every_width_works(tmp_path: Path, width: int, view: str) -> None:
-    async def body(test: Driven) -> None:
-        await test.ask("Write code")
-        assert all(len(line) <= width for line in shown(test.app).splitlines())
-        assert "code" in shown(test.app)
-
-    run(tmp_path, body, ScriptedTalker([ANSWER]), size=(width, 24), settings={"view": view})
-
-
-def test_the_editor_writes_the_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body(test: Driven) -> None:
-        monkeypatch.delenv("VISUAL", raising=False)
-        monkeypatch.delenv("EDITOR", raising=False)
-        await test.pilot.press("ctrl+g")
-        await test.sees("set $EDITOR")
-
-    run(tmp_path, body, ScriptedTalker([ANSWER]))

@@ -247,3 +247,17 @@ def test_plain_decoding_is_timed_anew_now_and_then() -> None:
     gaps = [b - a for a, b in itertools.pairwise(plain)]
     assert max(gaps) <= 33
     assert text.speed() > 7
+
+
+def test_the_targets_own_token_is_no_accepted_guess_when_a_draft_was_cut() -> None:
+    made = controller(FLAT)
+    before = made.experience.model.rate(0.05)
+    for _ in range(20):
+        pace = made.begin(100, 200, may_trim=True)
+        assert pace.source(0, 0, 1) == "model"
+        pace.take(0.95)
+        pace.take(0.05)  # and cut before verification
+        kept = RoundToken(7, b"x", "model", "accepted", 1.0, 1.0, 0.9, 0.95)
+        bonus = RoundToken(7, b"x", "target", "bonus", 1.0, None, 0.9, None)
+        made.observe(Round(0, 1, 1, (kept, bonus), "", 0.02, 1.0, 1.02, 100))
+    assert made.experience.model.rate(0.05) == before
