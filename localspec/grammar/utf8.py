@@ -59,10 +59,7 @@ def after_bytes(state: int, piece: bytes) -> int:
 
 
 def transitions(pieces: Sequence[bytes]) -> npt.NDArray[np.int8]:
-    """The state behind each piece, from each state: int8, shape (N_STATES, len(pieces)).
-
-    Takes about a tenth of a second for 150,000 pieces.
-    """
+    """The state behind each piece, from each state: int8, shape (N_STATES, len(pieces))."""
     found = np.full((N_STATES, len(pieces)), REFUSED, np.int8)
     for i, piece in enumerate(pieces):
         if not piece:

@@ -48,7 +48,9 @@ def test_row_i_sees_the_committed_tokens_and_the_drafts_before_it(session: Sessi
         here = list(before)
         for token, p in reported:
             row = session.target_rows(here[:-1], here[-1:])[0]
-            assert distribution(row, params, here).prob(token) == pytest.approx(p, abs=1e-4)
+            # Another batch shape moves p in the fourth place; a wrong count by 40 % and more.
+            again = distribution(row, params, here).prob(token)
+            assert again == pytest.approx(p, rel=0.02, abs=1e-4)
             here.append(token)
 
 

@@ -11,7 +11,10 @@ from localspec.session import Session
 def test_values_come_from_the_targets_row_accepted_or_not(
     loose_pair: Session, temperature: float
 ) -> None:
-    """Not 1 for everything: equal to those of plain decoding."""
+    """Not 1 for everything: those of plain decoding, but for what another batch shape moves.
+
+    At equal shape, and to 1e-5: tests/tiny/test_logprobs.py.
+    """
     options = {"temperature": temperature, "seed": 9, "max_tokens": 24, "logprobs": 3}
     plain = loose_pair.complete("the and", drafter="none", **options)
     ours = loose_pair.complete("the and", n_draft=4, **options)
@@ -21,6 +24,6 @@ def test_values_come_from_the_targets_row_accepted_or_not(
     assert not any(entry.accepted for entry in plain.logprobs)
     for a, b in zip(ours.logprobs, plain.logprobs, strict=True):
         assert a.id == b.id
-        assert a.logprob == pytest.approx(b.logprob, abs=1e-5)
-        assert [t.logprob for t in a.top] == pytest.approx([t.logprob for t in b.top], abs=1e-5)
+        assert a.logprob == pytest.approx(b.logprob, abs=2e-3)
+        assert [t.logprob for t in a.top] == pytest.approx([t.logprob for t in b.top], abs=2e-3)
     assert min(entry.logprob for entry in ours.logprobs if entry.logprob is not None) < -0.05
