@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from localspec.errors import InvalidOptionError
-from localspec.grammar.wanted import WantedGrammar, wanted_grammar
+from localspec.grammar.wanted import WantedGrammar, read_schema, wanted_grammar
 from localspec.plugins import require_plugin
 from localspec.sampling.params import SamplingParams
 from localspec.speculation.own_shapes import shape_of
@@ -196,6 +196,8 @@ class Options:
             _whole("stop_ids", token, 0)
         object.__setattr__(self, "stop_ids", tuple(ids))
         self._check_verifier(self.sampling())  # sampling() validates the rest
+        if self.json_schema is not None:  # a class or a text has no place in a recipe
+            object.__setattr__(self, "json_schema", read_schema(self.json_schema))
         self.wanted_grammar()
 
     def _check_verifier(self, params: SamplingParams) -> None:

@@ -12,13 +12,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 from localspec.errors import InvalidOptionError
 from localspec.grammar.gbnf import literal
-from localspec.grammar.numbers import INTEGER, NUMBER, Bounds, decimals, integers
+from localspec.grammar.numbers import INTEGER, NUMBER, decimals, integers
 from localspec.grammar.patterns import ANY_CHARS, HEX4, pattern_rule
+from localspec.grammar.schema_keywords import (
+    BY_TYPE,
+    bounds_of,
+    count_of,
+    has_type,
+    listed,
+    refusal,
+    types_of,
+)
 from localspec.grammar.schema_merge import branches, merged, resolve
 
 __all__ = ["schema_to_gbnf"]
@@ -46,15 +54,6 @@ ANNOTATIONS = frozenset(
         "discriminator",
     ]
 )
-_BY_TYPE: dict[str, frozenset[str]] = {
-    "object": frozenset(("properties", "required", "additionalProperties")),
-    "array": frozenset(("items", "prefixItems", "minItems", "maxItems")),
-    "string": frozenset(("minLength", "maxLength", "pattern", "format")),
-    "integer": frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")),
-    "number": frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")),
-    "boolean": frozenset(),
-    "null": frozenset(),
-}
 _ALWAYS_TRUE = {"uniqueItems": False, "minProperties": 0, "nullable": False}
 _DAY = (
     '("0" [13578] | "1" [02]) "-" ("0" [1-9] | [12] [0-9] | "3" [01]) | '
@@ -115,9 +114,9 @@ class _Writer:
         if schema is True or schema == {}:
             return self._any()
         if schema is False:
-            raise _refusal(where, "`false` allows no value")
+            raise refusal(where, "`false` allows no value")
         if not isinstance(schema, Mapping):
-            raise _refusal(where, f"a schema is an object, not {schema!r}")
+            raise refusal(where, f"a schema is an object, not {schema!r}")
         given = {k: v for k, v in schema.items() if k not in ANNOTATIONS}
         if "$ref" in given:
             return self._ref(given, where)
@@ -150,34 +149,34 @@ class _Writer:
     def _constants(self, given: dict[str, Any], where: str) -> str:
         values = [given["const"]] if "const" in given else given["enum"]
         if not isinstance(values, list) or not values:
-            raise _refusal(where, "enum needs a list that is not empty")
+            raise refusal(where, "enum needs a list that is not empty")
         if "const" in given and "enum" in given:
             values = [value for value in values if value in given["enum"]]
         extra = given.keys() - {"const", "enum", "type"}
         if extra:
-            raise _refusal(where, f"{_list(extra)} beside enum or const")
-        types = _types(given, where) if "type" in given else None
+            raise refusal(where, f"{listed(extra)} beside enum or const")
+        types = types_of(given, where) if "type" in given else None
         if types is not None:
-            values = [value for value in values if any(_is_a(value, t) for t in types)]
+            values = [value for value in values if any(has_type(value, t) for t in types)]
         if not values:
-            raise _refusal(where, "none of the constants has the type asked for")
+            raise refusal(where, "none of the constants has the type asked for")
         try:
             texts = [json.dumps(value, ensure_ascii=False, allow_nan=False) for value in values]
         except (TypeError, ValueError) as error:
-            raise _refusal(where, f"a constant is no JSON value: {error}") from None
+            raise refusal(where, f"a constant is no JSON value: {error}") from None
         return self._named("const", " | ".join(dict.fromkeys(map(literal, texts))))
 
     def _typed(self, given: dict[str, Any], where: str) -> str:
-        types = _types(given, where)
-        known = {"type"}.union(*(_BY_TYPE[t] for t in types))
+        types = types_of(given, where)
+        known = {"type"}.union(*(BY_TYPE[t] for t in types))
         strange = {
             k for k in given.keys() - known if k not in _ALWAYS_TRUE or given[k] != _ALWAYS_TRUE[k]
         }
         if strange:
-            raise _refusal(where, f"{_list(strange)} cannot be kept by a grammar")
+            raise refusal(where, f"{listed(strange)} cannot be kept by a grammar")
         bodies = []
         for kind in types:
-            part = {k: v for k, v in given.items() if k in _BY_TYPE[kind]}
+            part = {k: v for k, v in given.items() if k in BY_TYPE[kind]}
             bodies.append(getattr(self, f"_{kind}")(part, where))
         return self._named("any", " | ".join(bodies)) if len(bodies) > 1 else str(bodies[0])
 
@@ -188,21 +187,21 @@ class _Writer:
         return self._once("boolean", lambda: '"true" | "false"')
 
     def _integer(self, given: Schema, where: str) -> str:
-        bounds = _bounds(given, where)
+        bounds = bounds_of(given, where)
         if bounds.free:
             return self._once("integer", lambda: INTEGER)
         body = integers(bounds)
         if body is None:
-            raise _refusal(where, "no whole number lies within its bounds")
+            raise refusal(where, "no whole number lies within its bounds")
         return self._named("integer", body)
 
     def _number(self, given: Schema, where: str) -> str:
-        bounds = _bounds(given, where)
+        bounds = bounds_of(given, where)
         if bounds.free:
             return self._once("number", lambda: NUMBER)
         body = decimals(bounds)
         if body is None:
-            raise _refusal(where, "no number lies within its bounds")
+            raise refusal(where, "no number lies within its bounds")
         return self._named("number", body)
 
     def _char(self) -> str:
@@ -210,18 +209,18 @@ class _Writer:
         return self._once("char", lambda: f"{ANY_CHARS} | {escapes}")
 
     def _string(self, given: Schema, where: str) -> str:
-        low = _count(given, "minLength", where) or 0
-        high = _count(given, "maxLength", where)
+        low = count_of(given, "minLength", where) or 0
+        high = count_of(given, "maxLength", where)
         if "pattern" in given:
             if low or high is not None or "format" in given:
-                raise _refusal(where, "pattern together with a length or a format")
+                raise refusal(where, "pattern together with a length or a format")
             if not isinstance(given["pattern"], str):
-                raise _refusal(where, f"pattern is {given['pattern']!r}, not text")
+                raise refusal(where, f"pattern is {given['pattern']!r}, not text")
             return self._quoted(pattern_rule(given["pattern"], self._char()))
         kind = given.get("format")
         if kind in _FORMATS:
             if low or high is not None:
-                raise _refusal(where, "format together with a length")
+                raise refusal(where, "format together with a length")
             return self._once(kind, lambda: f'"\\"" {_FORMATS[kind]} "\\""')
         if kind is not None:
             self.notes.add(f"json_schema: format {kind!r} is not enforced: any string is taken")
@@ -233,19 +232,19 @@ class _Writer:
         return self._named("string", f'"\\"" {body} "\\""')
 
     def _array(self, given: Schema, where: str) -> str:
-        low = _count(given, "minItems", where) or 0
-        high = _count(given, "maxItems", where)
+        low = count_of(given, "minItems", where) or 0
+        high = count_of(given, "maxItems", where)
         first = given.get("prefixItems", [])
         if not isinstance(first, list):
-            raise _refusal(where, "prefixItems is a list of schemas")
+            raise refusal(where, "prefixItems is a list of schemas")
         rest = given.get("items", True)
         heads = [self.value(item, f"{where}/prefixItems/{i}") for i, item in enumerate(first)]
         if high is not None and high < low:
-            raise _refusal(where, f"maxItems {high} is less than minItems {low}")
+            raise refusal(where, f"maxItems {high} is less than minItems {low}")
         if rest is False:
             high = len(heads) if high is None else min(high, len(heads))
             if high < low:
-                raise _refusal(where, f"minItems is {low}, but {high} items are allowed")
+                raise refusal(where, f"minItems is {low}, but {high} items are allowed")
         heads = heads if high is None else heads[:high]
         item = ""
         if high is None or high > len(heads):
@@ -258,12 +257,12 @@ class _Writer:
         required = given.get("required", [])
         more = given.get("additionalProperties", "properties" not in given)
         if not isinstance(properties, Mapping) or not isinstance(required, list):
-            raise _refusal(where, "properties is an object and required a list")
+            raise refusal(where, "properties is an object and required a list")
         names = list(properties)
         for name in required:
             if name not in properties:
                 if more is False:
-                    raise _refusal(where, f"{name!r} is required, but it is no property")
+                    raise refusal(where, f"{name!r} is required, but it is no property")
                 names.append(name)
         pairs = []
         for name in names:
@@ -344,69 +343,12 @@ def _items(heads: list[str], item: str, low: int, high: int | None, where: str) 
 
 def _times(low: int, high: int | None, where: str) -> str:
     if max(low, high or 0) > 2000:
-        raise _refusal(where, "a length above 2,000 is more than llama.cpp's grammars can count")
+        raise refusal(where, "a length above 2,000 is more than llama.cpp's grammars can count")
     if high is None:
         return "*" if low == 0 else f"{{{low},}}"
     if high < low:
-        raise _refusal(where, f"a length of at least {low} and at most {high}")
+        raise refusal(where, f"a length of at least {low} and at most {high}")
     return f"{{{low},{high}}}"
-
-
-def _types(given: Mapping[str, Any], where: str) -> list[str]:
-    """The types of a value; what the keywords are about when the schema does not say."""
-    named = given.get("type")
-    types = [named] if isinstance(named, str) else named
-    if types is None:
-        types = [kind for kind, about in _BY_TYPE.items() if about & given.keys()]
-        if not types:
-            raise _refusal(where, f"{_list(given.keys())} cannot be kept by a grammar")
-        types = types[:1] if types[0] != "integer" else ["number"]
-    if not isinstance(types, list) or not types or any(t not in _BY_TYPE for t in types):
-        raise _refusal(where, f"type {named!r} is unknown: choose of {', '.join(_BY_TYPE)}")
-    return [t for t in dict.fromkeys(types) if not (t == "integer" and "number" in types)]
-
-
-def _is_a(value: Any, kind: str) -> bool:
-    if isinstance(value, bool) or value is None:
-        return kind == ("null" if value is None else "boolean")
-    if isinstance(value, (int, float)):
-        return kind == "number" or (kind == "integer" and value == int(value))
-    kinds: dict[str, Any] = {"string": str, "object": Mapping, "array": (list, tuple)}
-    return kind in kinds and isinstance(value, kinds[kind])
-
-
-def _bounds(given: Mapping[str, Any], where: str) -> Bounds:
-    low, above = _strictest(given, "minimum", "exclusiveMinimum", where, max)
-    high, below = _strictest(given, "maximum", "exclusiveMaximum", where, min)
-    return Bounds(low, high, above, below)
-
-
-def _strictest(
-    given: Mapping[str, Any], plain: str, strict: str, where: str, choose: Any
-) -> tuple[Decimal | None, bool]:
-    found = []
-    for keyword in (plain, strict):
-        value = given.get(keyword)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
-            raise _refusal(where, f"{keyword} is {value!r}, not a number")
-        if abs(value) >= 10**16:
-            raise _refusal(where, f"{keyword} {value!r} has more than 16 digits")
-        found.append((Decimal(str(value)), keyword == strict))
-    if not found:
-        return None, False
-    edge = choose(value for value, _ in found)
-    return edge, any(is_strict for value, is_strict in found if value == edge)
-
-
-def _count(given: Mapping[str, Any], keyword: str, where: str) -> int | None:
-    value = given.get(keyword)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise _refusal(where, f"{keyword} is {value!r}, not a whole number of 0 or more")
-    return value
 
 
 def _group(body: str) -> str:
@@ -415,11 +357,3 @@ def _group(body: str) -> str:
 
 def _in_class(char: str) -> str:
     return "\\" + char if char in '"\\[]-' else f"\\U{ord(char):08X}" if char == "^" else char
-
-
-def _list(names: Any) -> str:
-    return ", ".join(sorted(names))
-
-
-def _refusal(where: str, why: str) -> InvalidOptionError:
-    return InvalidOptionError(f"json_schema at {where}: {why}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from localspec.errors import InvalidOptionError
+from localspec.grammar.schema_keywords import refusal
 
 __all__ = ["branches", "merged", "resolve"]
 
@@ -13,7 +13,7 @@ __all__ = ["branches", "merged", "resolve"]
 def resolve(root: Any, ref: Any, where: str) -> Any:
     """What a `$ref` within the document points to."""
     if not isinstance(ref, str) or not (ref == "#" or ref.startswith("#/")):
-        raise _refusal(where, f"$ref {ref!r}: only references within the schema (#/…) are followed")
+        raise refusal(where, f"$ref {ref!r}: only references within the schema (#/…) are followed")
     found = root
     for part in ref.split("/")[1:]:
         part = part.replace("~1", "/").replace("~0", "~")
@@ -22,7 +22,7 @@ def resolve(root: Any, ref: Any, where: str) -> Any:
         elif isinstance(found, list) and part.isdecimal() and int(part) < len(found):
             found = found[int(part)]
         else:
-            raise _refusal(where, f"$ref {ref!r} leads nowhere: there is no {part!r}")
+            raise refusal(where, f"$ref {ref!r} leads nowhere: there is no {part!r}")
     return found
 
 
@@ -30,7 +30,7 @@ def branches(root: Any, given: Mapping[str, Any], keyword: str, where: str) -> l
     """The alternatives of allOf (one), anyOf or oneOf, each with the keywords beside it."""
     parts = given[keyword]
     if not isinstance(parts, list) or not parts:
-        raise _refusal(where, f"{keyword} needs a list that is not empty")
+        raise refusal(where, f"{keyword} needs a list that is not empty")
     beside = {k: v for k, v in given.items() if k != keyword}
     if keyword == "allOf":
         whole: Any = beside
@@ -51,7 +51,7 @@ def merged(a: Any, b: Any, where: str) -> Any:
     if b is True or b == {}:
         return a
     if not isinstance(a, Mapping) or not isinstance(b, Mapping):
-        raise _refusal(where, "schemas that are no objects cannot be merged")
+        raise refusal(where, "schemas that are no objects cannot be merged")
     _require_open(a, b, where)
     found = dict(a)
     for keyword, value in b.items():
@@ -71,7 +71,7 @@ def merged(a: Any, b: Any, where: str) -> Any:
         elif keyword in ("title", "description", "default", "examples", "$defs", "definitions"):
             continue
         else:
-            raise _refusal(where, f"two different values of {keyword} cannot be merged")
+            raise refusal(where, f"two different values of {keyword} cannot be merged")
     return found
 
 
@@ -82,7 +82,7 @@ def _require_open(a: Mapping[str, Any], b: Mapping[str, Any], where: str) -> Non
             continue
         strange = other.get("properties", {}).keys() - one.get("properties", {}).keys()
         if strange:
-            raise _refusal(where, f"additionalProperties forbids {', '.join(sorted(strange))}")
+            raise refusal(where, f"additionalProperties forbids {', '.join(sorted(strange))}")
 
 
 def _opened(root: Any, schema: Any, where: str) -> Any:
@@ -92,7 +92,7 @@ def _opened(root: Any, schema: Any, where: str) -> Any:
             return schema
         rest = {k: v for k, v in schema.items() if k != "$ref"}
         schema = merged(resolve(root, schema["$ref"], where), rest, where)
-    raise _refusal(where, "its references run in a circle")
+    raise refusal(where, "its references run in a circle")
 
 
 def _require_apart(root: Any, parts: list[Any], where: str) -> None:
@@ -101,7 +101,7 @@ def _require_apart(root: Any, parts: list[Any], where: str) -> None:
     for i, a in enumerate(opened):
         for b in opened[:i]:
             if not _are_apart(a, b):
-                raise _refusal(
+                raise refusal(
                     where,
                     "a value may fit several branches of oneOf, which a grammar cannot rule out: "
                     "use anyOf, or give the branches different types or a constant that differs",
@@ -137,7 +137,3 @@ def _kinds(schema: Mapping[str, Any]) -> set[str]:
     named = schema.get("type", [])
     kinds = {named} if isinstance(named, str) else set(named)
     return {"number" if kind == "integer" else kind for kind in kinds}
-
-
-def _refusal(where: str, why: str) -> InvalidOptionError:
-    return InvalidOptionError(f"json_schema at {where}: {why}")

@@ -17,7 +17,7 @@ _MAX_BYTES, _MAX_TAIL = 40, 20
 def sequence_breakers(
     vocabulary: Vocabulary, texts: Sequence[str]
 ) -> dict[int, list[tuple[int, ...]]]:
-    """token -> tails: () for a token that holds a whole breaker; else what completes one behind it."""
+    """token -> tails: () where it holds a whole breaker; else what completes one behind it."""
     words = [vocabulary.spelled(token) for token in range(vocabulary.n_tokens)]
     found: dict[int, list[tuple[int, ...]]] = {}
     for text in texts:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from localspec.errors import LocalspecError
 from localspec.scripting.completion import Completion
+from localspec.speculation.logprob_json import logprob_from_json, logprob_json
+from localspec.speculation.logprobs import TokenLogprob
 
 __all__ = ["Answered"]
+
+_EXTRA = ("logprobs", "grammar_complete")  # rows have them where they were asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +20,8 @@ class Answered:
     """index: the prompt's place. id: its name. seed: of this answer alone.
 
     error, message: the named error that the prompt ran into, None when there is an answer.
-    reason, verifier, drafter, promise, timings: as in Completion. prompt_sha256: of its ids.
+    reason, verifier, drafter, promise, timings, logprobs, grammar_complete: as in Completion.
+    prompt_sha256: of its ids.
     """
 
     index: int
@@ -32,6 +37,8 @@ class Answered:
     timings: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
     message: str | None = None
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    grammar_complete: bool | None = None
 
     @property
     def ok(self) -> bool:
@@ -53,6 +60,8 @@ class Answered:
             result.stats.drafter,
             result.promise.kind if result.promise else "",
             dict(result.stats.timings()),
+            logprobs=result.logprobs,
+            grammar_complete=result.grammar_complete,
         )
 
     @classmethod
@@ -64,8 +73,16 @@ class Answered:
 
     def to_dict(self) -> dict[str, Any]:
         """A row of the file: `type` is result or error."""
-        row = {"type": "error" if self.error else "result", **asdict(self)}
-        return {**row, "token_ids": list(self.token_ids)}
+        row = {
+            "type": "error" if self.error else "result",
+            **{f.name: getattr(self, f.name) for f in fields(self)},
+        }
+        row["token_ids"] = list(self.token_ids)
+        if self.logprobs is not None:
+            row["logprobs"] = [logprob_json(entry) for entry in self.logprobs]
+        return {
+            name: value for name, value in row.items() if name not in _EXTRA or value is not None
+        }
 
     @classmethod
     def from_dict(cls, row: dict[str, Any]) -> Answered:
@@ -73,4 +90,6 @@ class Answered:
         named = {name: value for name, value in row.items() if name != "type"}
         named["index"] = int(named["index"])
         named["token_ids"] = tuple(int(token) for token in named["token_ids"])
+        if named.get("logprobs") is not None:
+            named["logprobs"] = tuple(logprob_from_json(entry) for entry in named["logprobs"])
         return cls(**named)

@@ -17,6 +17,7 @@ from localspec.scripting.promise import Promise
 from localspec.scripting.recipe import Recipe
 from localspec.speculation.event_json import as_json
 from localspec.speculation.events import Event, Finished, Round, Stats
+from localspec.speculation.logprob_json import logprob_json
 from localspec.speculation.logprobs import TokenLogprob
 
 __all__ = ["Completion"]
@@ -93,6 +94,9 @@ class Completion:
             "promise": {"kind": promise.kind, "words": promise.words} if promise else None,
             "recipe": self.recipe.to_dict() if self.recipe else None,
             "rounds": [as_json(round_) for round_ in self.rounds],
+            "logprobs": _logprobs(self.logprobs),
+            "prompt_logprobs": _logprobs(self.prompt_logprobs),
+            "grammar_complete": self.grammar_complete,
         }
 
     def to_json(self) -> str:
@@ -108,6 +112,10 @@ class Completion:
     def _repr_html_(self) -> str:
         below = figures(self.stats.timings(), self.reason)
         return fragment(mark_all(self.rounds), self.text, below)
+
+
+def _logprobs(entries: tuple[TokenLogprob, ...] | None) -> list[dict[str, Any]] | None:
+    return None if entries is None else [logprob_json(entry) for entry in entries]
 
 
 def fold(events: Iterator[Event]) -> tuple[Finished, tuple[Round, ...]]:

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from localspec.speculation.events import Alternative, Event, Finished, Prefill, Round, RoundToken
-from localspec.speculation.logprobs import TokenLogprob
+from localspec.speculation.logprob_json import logprob_from_json, logprob_json, piece_from_json
 
 __all__ = ["as_json", "round_from_json"]
 
@@ -50,33 +50,10 @@ def as_json(event: Event) -> dict[str, Any]:
     for name in ("logprobs", "prompt_logprobs"):
         entries = getattr(event, name)
         if entries is not None:
-            found[name] = [_logprob(entry) for entry in entries]
+            found[name] = [logprob_json(entry) for entry in entries]
     if event.grammar_complete is not None:
         found["grammar_complete"] = event.grammar_complete
     return found
-
-
-def _logprob(entry: TokenLogprob) -> dict[str, Any]:
-    return {
-        **_spelled(entry.id, entry.piece),
-        "logprob": _finite(entry.logprob),
-        "top": [{**_spelled(a.id, a.piece), "logprob": _finite(a.logprob)} for a in entry.top],
-        "source": entry.source,
-        "accepted": entry.accepted,
-    }
-
-
-def _spelled(token: int, piece: bytes) -> dict[str, Any]:
-    text = piece.decode("utf-8", "replace")
-    found: dict[str, Any] = {"id": token, "text": text}
-    if "\ufffd" in text:
-        found["bytes"] = piece.hex()
-    return found
-
-
-def _finite(value: float | None) -> float | None:
-    """JSON cannot say -inf."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _token(token: RoundToken) -> dict[str, Any]:
@@ -93,7 +70,7 @@ def _token(token: RoundToken) -> dict[str, Any]:
     if "\ufffd" in token.text:
         found["bytes"] = token.piece.hex()
     if token.logprob is not None:
-        found["logprob"] = _logprob(token.logprob)
+        found["logprob"] = logprob_json(token.logprob)
     for name, top in (("p_top", token.p_top), ("q_top", token.q_top)):
         if top:
             found[name] = [{"id": a.id, "text": a.text, "prob": a.prob} for a in top]
@@ -121,7 +98,7 @@ def round_from_json(given: dict[str, Any]) -> Round:
 def _token_from(given: dict[str, Any]) -> RoundToken:
     return RoundToken(
         id=int(given["id"]),
-        piece=_piece(given),
+        piece=piece_from_json(given),
         source=str(given["source"]),
         verdict=given["verdict"],
         p=float(given["p"]),
@@ -130,16 +107,12 @@ def _token_from(given: dict[str, Any]) -> RoundToken:
         q_raw=_optional(given["q_raw"]),
         p_top=_alternatives(given.get("p_top", ())),
         q_top=_alternatives(given.get("q_top", ())),
+        logprob=logprob_from_json(given["logprob"]) if "logprob" in given else None,
     )
 
 
 def _alternatives(given: Any) -> tuple[Alternative, ...]:
-    return tuple(Alternative(int(a["id"]), _piece(a), float(a["prob"])) for a in given)
-
-
-def _piece(given: dict[str, Any]) -> bytes:
-    whole = given.get("bytes")
-    return bytes.fromhex(whole) if whole is not None else str(given["text"]).encode()
+    return tuple(Alternative(int(a["id"]), piece_from_json(a), float(a["prob"])) for a in given)
 
 
 def _optional(value: Any) -> float | None:

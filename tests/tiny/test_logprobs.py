@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,11 @@ import pytest
 from localspec.errors import InvalidOptionError
 from localspec.sampling.chain import distribution
 from localspec.sampling.params import SamplingParams
+from localspec.scripting.answered import Answered
 from localspec.session import Session
+from localspec.speculation.event_json import as_json, round_from_json
 from localspec.speculation.events import Finished, Round
+from localspec.speculation.logprob_json import logprob_from_json
 from tests import tiny_models
 
 N_PROMPTS = 50
@@ -212,3 +216,20 @@ def test_rounds_carry_them_too(session: Session) -> None:
 def test_wrong_options_are_refused(session: Session, wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidOptionError, match="logprobs"):
         session.complete([1, 5], max_tokens=1, **wrong)
+
+
+def test_logprobs_survive_the_way_through_json(loose_pair: Session) -> None:
+    """Rounds, whole results and rows of a batch: what was written is what is read."""
+    options = {"logprobs": 3, "logprobs_of": "processed", "prompt_logprobs": 1, "top_k": 2}
+    got = loose_pair.complete("the and", max_tokens=24, seed=5, n_draft=4, **options)
+    assert got.logprobs is not None
+    assert got.prompt_logprobs is not None
+    for round_ in got.rounds:
+        again = round_from_json(json.loads(json.dumps(as_json(round_), allow_nan=False)))
+        assert [t.logprob for t in again.tokens] == [t.logprob for t in round_.tokens]
+    row = json.loads(got.to_json())
+    assert tuple(map(logprob_from_json, row["logprobs"])) == got.logprobs
+    assert tuple(map(logprob_from_json, row["prompt_logprobs"])) == got.prompt_logprobs
+    assert got.prompt_logprobs[0].logprob is None
+    answered = Answered.of(0, "0", "", got)
+    assert Answered.from_dict(json.loads(json.dumps(answered.to_dict()))) == answered

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import pytest
 
 from benchmarks.schema_check import errors_of
@@ -245,3 +246,25 @@ def test_the_command_takes_schemas_grammars_and_choices(
     last = json.loads(lines[-1])
     assert last["grammar_complete"] is True
     assert len(last["logprobs"]) == len(last["token_ids"])
+
+
+class Weather(pydantic.BaseModel):
+    city: str = pydantic.Field(max_length=12)
+    wet: bool
+
+
+def test_a_pydantic_class_is_a_schema_and_its_recipe_runs_again(session: Session) -> None:
+    """The recipe carries the schema itself, so that it needs no class of a program."""
+    session.clear_cache()
+    first = session.complete("the", json_schema=Weather, seed=4, n_draft=4, max_tokens=80)
+    assert first.grammar_complete is True
+    assert Weather.model_validate_json(first.text)
+    assert first.recipe is not None
+    again = session.rerun(json.loads(first.recipe.to_json()))
+    assert again.token_ids == first.token_ids
+    assert first.to_dict()["grammar_complete"] is True
+
+
+def test_a_class_that_is_no_schema_is_refused(session: Session) -> None:
+    with pytest.raises(InvalidOptionError, match="pydantic model class"):
+        session.complete("the", json_schema=dict, max_tokens=1)
