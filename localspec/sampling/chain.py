@@ -26,7 +26,10 @@ from localspec.sampling.truncation import (
     without_top_choices,
 )
 
-__all__ = ["adjusted", "distribution", "raw_probs"]
+__all__ = [
+    "adjusted",
+    "distribution",
+]
 
 Logits = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int32]
@@ -96,18 +99,6 @@ def adjusted(
                 assert dry is not None, "the DRY penalty needs its sequence breakers"
                 dry.penalise(logits, history)
     return logits
-
-
-def raw_probs(logits: Logits, tokens: Sequence[int]) -> list[float]:
-    """Softmax of the unprocessed row at temperature 1, for some tokens."""
-    if not len(tokens):
-        return []
-    top = logits.max()
-    with np.errstate(over="ignore"):  # -inf, and a weight of 0
-        total = np.exp(logits - top).sum(dtype=np.float64)
-    chosen = logits[np.asarray(tokens, np.int64)].astype(np.float64)
-    probs: list[float] = (np.exp(chosen - np.float64(top)) / total).tolist()
-    return probs
 
 
 def _add_bias(logits: Logits, params: SamplingParams) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from localspec.errors import EngineError
+from localspec.sampling.raw_law import RawLaw
 
 __all__ = ["TOP", "Top"]
 
@@ -29,15 +30,18 @@ class Top:
     @classmethod
     def of(cls, row: npt.NDArray[np.float32], n: int = TOP) -> Top:
         """The n best of logits, float32, shape (n_vocab,). Raises EngineError for NaN and inf."""
-        top = float(row.max())
-        if not math.isfinite(top):
-            raise EngineError(f"the model returned {top} as its best logit: the file is damaged")
-        total = float(np.exp(row - np.float32(top)).sum(dtype=np.float64))
-        n = min(n, len(row))
-        found = np.argpartition(row, len(row) - n)[-n:]
-        found = found[np.argsort(-row[found], kind="stable")]
-        probs = np.exp(row[found].astype(np.float64) - top) / total
-        return cls(tuple(found.tolist()), tuple(probs.tolist()), max(0.0, 1.0 - float(probs.sum())))
+        return cls.of_law(RawLaw(row), n)
+
+    @classmethod
+    def of_law(cls, law: RawLaw, n: int = TOP) -> Top:
+        """The same of a row whose softmax is known. Raises EngineError for NaN and inf."""
+        if not math.isfinite(law.max):
+            raise EngineError(
+                f"the model returned {law.max} as its best logit: the file is damaged"
+            )
+        ids = tuple(law.best(n).tolist())
+        probs = tuple(law.prob(token) for token in ids)
+        return cls(ids, probs, max(0.0, 1.0 - math.fsum(probs)))
 
     def prob(self, token: int) -> float:
         """Probability of a token; 0.0 when it is not among the kept ones."""

@@ -11,13 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from localspec.sampling.distribution import Distribution
+from localspec.sampling.raw_law import RawLaw
 
 __all__ = ["LogprobReader", "TokenLogprob", "TopLogprob"]
-
-Row = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,28 +67,23 @@ class LogprobReader:
     def read(
         self,
         token: int,
-        row: Row,
+        raw: RawLaw,
         law: Distribution | None,
         source: str = "target",
         *,
         accepted: bool = False,
     ) -> TokenLogprob:
-        """row: the target's logits before the token, float32, shape (n_vocab,). law: p there."""
+        """raw: of the target's row before the token. law: p there."""
         if self.processed:
             assert law is not None
             logprob, top = self._of_law(token, law)
         else:
-            logprob, top = self._of_row(token, row)
+            logprob, top = self._of_raw(token, raw)
         return TokenLogprob(token, self._piece(token), logprob, top, source, accepted)
 
-    def _of_row(self, token: int, row: Row) -> tuple[float, tuple[TopLogprob, ...]]:
-        best = float(row.max())
-        total = best + math.log(float(np.exp(row - np.float32(best)).sum(dtype=np.float64)))
-        n = min(self._n_top, len(row))
-        found = np.argpartition(row, len(row) - n)[len(row) - n :] if n else np.zeros(0, np.intp)
-        found = found[np.lexsort((found, -row[found]))]
-        top = tuple(self._top(int(i), float(row[i]) - total) for i in found)
-        return float(row[token]) - total, top
+    def _of_raw(self, token: int, raw: RawLaw) -> tuple[float, tuple[TopLogprob, ...]]:
+        best = raw.best(self._n_top).tolist()
+        return raw.logprob(token), tuple(self._top(i, raw.logprob(i)) for i in best)
 
     def _of_law(self, token: int, law: Distribution) -> tuple[float, tuple[TopLogprob, ...]]:
         order = np.argsort(-law.probs, kind="stable")[: self._n_top]

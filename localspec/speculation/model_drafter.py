@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from localspec.errors import EngineError
-from localspec.sampling.chain import distribution, raw_probs
+from localspec.sampling.chain import distribution
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.dry import Dry
 from localspec.sampling.mask import best_allowed
 from localspec.sampling.params import SamplingParams
+from localspec.sampling.raw_law import RawLaw
 from localspec.sampling.top import Top
 from localspec.sampling.truncation import softmax
 from localspec.speculation.constraint import FORCED_MATCH, Constraint, State
@@ -84,21 +85,22 @@ class ModelDrafter:
                 n_before = len(context.ids)
                 row = self.cache.read(ids)
                 n_read = max(1, len(context.ids) - n_before)
-            if not np.isfinite(row.max()):
+            law = RawLaw(row)
+            if not np.isfinite(law.max):
                 raise EngineError(
-                    f"the draft model {context.model.path.name} returned {row.max()} among its "
+                    f"the draft model {context.model.path.name} returned {law.max} among its "
                     "logits: its file is damaged or overflows on this device; go on without it "
                     "(drafter ngram or none)"
                 )
             state = self._constraint.after(draft.ids) if self._constraint is not None else None
-            best, confidence = self._best(row, state)
+            best, confidence = self._best(row, law, state)
             pace.decoded(n_read, len(context.ids), perf_counter() - started)
             if best is None or best in self.cache.foreign_ids or not pace.take(confidence):
                 return
             token, q = self._draw(row, self._history(ids, draft.ids), state)
             is_plain = token == best and state is None
-            raw = confidence if is_plain else raw_probs(row, [token])[0]
-            top = Top.of(row, self._n_alternatives) if self._n_alternatives else None
+            raw = confidence if is_plain else law.prob(token)
+            top = Top.of_law(law, self._n_alternatives) if self._n_alternatives else None
             draft.append(token, q, raw, "model", top)
             if context.model.vocabulary.is_eog(token):
                 return
@@ -109,11 +111,13 @@ class ModelDrafter:
                 if copies.splice(running.match, draft, pace, len(ids)):
                     return
 
-    def _best(self, row: npt.NDArray[np.float32], state: State | None) -> tuple[int | None, float]:
+    def _best(
+        self, row: npt.NDArray[np.float32], law: RawLaw, state: State | None
+    ) -> tuple[int | None, float]:
         """The most probable token and its probability, among the best allowed ones of a grammar."""
         if state is None:
             best = int(row.argmax())
-            return best, raw_probs(row, [best])[0]
+            return best, law.prob(best)
         ids = best_allowed(self._without_foreign(row), state, _N_COMPARED)
         if not len(ids) or not np.isfinite(row[ids].max()):
             return None, 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from localspec.llama.context import Context
+from localspec.sampling.raw_law import RawLaw
 from localspec.speculation.logprobs import LogprobReader, TokenLogprob
 
 __all__ = ["read_prompt"]
@@ -23,6 +24,6 @@ def read_prompt(
     for start in range(0, len(ids) - 1, target.max_rows):
         piece = ids[start : min(start + target.max_rows, len(ids) - 1)]
         for i, row in enumerate(target.decode(piece, n_rows=len(piece)), start + 1):
-            found.append(reader.read(ids[i], row, None, "prompt"))
+            found.append(reader.read(ids[i], RawLaw(row), None, "prompt"))
         yield found
     yield found

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from localspec.sampling.chain import raw_probs
 from localspec.sampling.distribution import Distribution
+from localspec.sampling.raw_law import RawLaw
 from localspec.sampling.top import Top
 from localspec.speculation.draft import Draft
 from localspec.speculation.events import Alternative, RoundToken, Verdict
@@ -39,6 +39,7 @@ class RoundTokens:
         """
         n = len(draft.ids)
         found = [self._drafted(draft, p, rows, i, a) for i in range(n)]
+        raw = RawLaw(rows[a])
         found.append(
             RoundToken(
                 last,
@@ -47,11 +48,11 @@ class RoundTokens:
                 "bonus" if a == n else "correction",
                 p[a].prob(last),
                 draft.q[a].prob(last) if a < n else None,
-                raw_probs(rows[a], [last])[0],
+                raw.prob(last),
                 None,
-                self._alternatives(rows[a]),
+                self._alternatives(raw),
                 self._named(draft.q_top[a]) if a < n else (),
-                self._logprob(last, rows[a], p[a], "target"),
+                self._logprob(last, raw, p[a], "target"),
             )
         )
         return found
@@ -59,7 +60,7 @@ class RoundTokens:
     def _drafted(
         self, draft: Draft, p: Sequence[Distribution], rows: Sequence[Row], i: int, a: int
     ) -> RoundToken:
-        token = draft.ids[i]
+        token, raw = draft.ids[i], RawLaw(rows[i])
         verdict: Verdict = "accepted" if i < a else "rejected" if i == a else "discarded"
         return RoundToken(
             token,
@@ -68,20 +69,23 @@ class RoundTokens:
             verdict,
             p[i].prob(token),
             draft.q[i].prob(token),
-            raw_probs(rows[i], [token])[0],
+            raw.prob(token),
             draft.q_raw[i],
-            self._alternatives(rows[i]),
+            self._alternatives(raw),
             self._named(draft.q_top[i]),
-            self._logprob(token, rows[i], p[i], draft.sources[i]) if i < a else None,
+            self._logprob(token, raw, p[i], draft.sources[i]) if i < a else None,
         )
 
-    def _logprob(self, token: int, row: Row, p: Distribution, source: str) -> TokenLogprob | None:
+    def _logprob(
+        self, token: int, raw: RawLaw, p: Distribution, source: str
+    ) -> TokenLogprob | None:
         if self._logprobs is None:
             return None
-        return self._logprobs.read(token, row, p, source, accepted=source != "target")
+        return self._logprobs.read(token, raw, p, source, accepted=source != "target")
 
-    def _alternatives(self, row: Row) -> tuple[Alternative, ...]:
-        return self._named(Top.of(row, self._n_alternatives) if self._n_alternatives else None)
+    def _alternatives(self, raw: RawLaw) -> tuple[Alternative, ...]:
+        n = self._n_alternatives
+        return self._named(Top.of_law(raw, n) if n else None)
 
     def _named(self, top: Top | None) -> tuple[Alternative, ...]:
         if top is None:
