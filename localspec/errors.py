@@ -23,6 +23,7 @@ __all__ = [
     "ModelFileError",
     "ModelKindError",
     "ModelNotFoundError",
+    "NoTokenError",
     "NotEnoughMemoryError",
     "PluginError",
     "ResultsFileError",
@@ -91,6 +92,10 @@ class ChatTemplateError(LocalspecError):
 
 class EngineError(LocalspecError):
     """llama.cpp refused an operation."""
+
+
+class NoTokenError(EngineError):
+    """Grammar, bias and limits leave no token at a position."""
 
 
 class CancelledError(LocalspecError):

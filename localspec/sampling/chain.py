@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from localspec.errors import EngineError
+from localspec.errors import EngineError, NoTokenError
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.dry import Dry
 from localspec.sampling.mask import Mask, best_allowed, within
@@ -66,7 +66,7 @@ def distribution(
     ids, values = _candidates(logits, params, mask)
     top = float(values.max()) if len(values) else -math.inf
     if top == -math.inf:
-        raise EngineError(_forbidden(mask))
+        raise NoTokenError(_forbidden(mask))
     if params.typical_p < 1.0:
         keep = typical(values, params.typical_p)
         ids, values = ids[keep], values[keep]
@@ -144,11 +144,11 @@ def _top_k(logits: Logits, k: int) -> Ids:
 def _best_of(logits: Logits, ids: Ids) -> int:
     """The lowest id among those with the largest logit."""
     if not len(ids):
-        raise EngineError(_forbidden(Mask))
+        raise NoTokenError(_forbidden(Mask))
     values = logits[ids]
     top = values.max()
     if top == -math.inf:
-        raise EngineError(_forbidden(Mask))
+        raise NoTokenError(_forbidden(Mask))
     return int(ids[values == top].min())
 
 
@@ -192,7 +192,7 @@ def _require_finite(top: float, raw: Logits) -> None:
         return
     raw_top = float(raw.max())
     if top == -math.inf and raw_top > -math.inf:
-        raise EngineError(_forbidden(None))
+        raise NoTokenError(_forbidden(None))
     if math.isfinite(raw_top):
         raise EngineError(
             f"logit_bias or a penalty is too large for this model: a logit became {top}"

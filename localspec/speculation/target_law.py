@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from localspec.errors import EngineError
+from localspec.errors import NoTokenError
 from localspec.sampling.chain import adjusted, distribution
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.dry import Dry
@@ -52,14 +52,15 @@ class TargetLaw:
         self._min_tokens = min_tokens
         self._end_ids = np.array(end_ids, np.int64)
         self._mu = first_mu(params)
-        self._failed: dict[int, EngineError] = {}
+        self._failed: dict[int, NoTokenError] = {}
 
     def rows(
         self, rows: Sequence[Row], ids: Sequence[int], n_prompt: int, draft_ids: Sequence[int]
     ) -> list[Distribution]:
         """p[i] after ids and the first i drafted tokens; rows[i]: the logits there.
 
-        A row without any allowed token raises when it is reached, not when it is drafted.
+        A row without any allowed token raises when it is reached, not when it is drafted; one
+        of NaN or infinities raises EngineError at once.
         """
         self._failed.clear()
         laws: list[Distribution] = []
@@ -67,7 +68,7 @@ class TargetLaw:
         for i, row in enumerate(rows):
             try:
                 law = self._law(row, ids, len(ids) - n_prompt + i, draft_ids[:i], mu)
-            except EngineError as error:
+            except NoTokenError as error:
                 self._failed[i] = error
                 law = Distribution.one_hot(_NONE)
             laws.append(law)
@@ -76,7 +77,7 @@ class TargetLaw:
         return laws
 
     def advance(self, laws: Sequence[Distribution], kept: Sequence[int]) -> None:
-        """The kept tokens join the answer. Raises EngineError where the last had no law."""
+        """The kept tokens join the answer. Raises NoTokenError where the last had no law."""
         if len(kept) - 1 in self._failed:
             raise self._failed[len(kept) - 1]
         if self._params.mirostat:
