@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         RoundToken,
         Stats,
     )
+    from localspec.speculation.logprobs import TokenLogprob, TopLogprob
     from localspec.speculation.own_shapes import Guesser, Predictor
 
 __version__ = "0.1.0"
@@ -118,7 +119,9 @@ __all__ = [
     "StateFileError",
     "Stats",
     "TextError",
+    "TokenLogprob",
     "ToolCall",
+    "TopLogprob",
     "Vocabulary",
     "VocabularyMismatchError",
     "load",
@@ -152,6 +155,7 @@ _HOMES = {
         "RoundToken",
         "Stats",
     ),
+    "localspec.speculation.logprobs": ("TokenLogprob", "TopLogprob"),
     "localspec.speculation.own_shapes": ("Guesser", "Predictor"),
 }
 

@@ -167,7 +167,7 @@ def running(
 ) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
     """A sweep in the middle: some answers are on the disk."""
     folder = tmp_path / "out"
-    command = [*LOCALSPEC, *map(str, words), "--out", str(folder), "--delay", "0.05"]
+    command = [*LOCALSPEC, *map(str, words), "--out", str(folder), "--delay", "0.4"]
     process = subprocess.Popen(
         command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
