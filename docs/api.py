@@ -20,7 +20,9 @@ PAGE = Path(__file__).with_name("api.md")
 GROUPS: dict[str, tuple[str, ...]] = {
     "Load and ask": ("load", "Session", "LoadOptions", "Options"),
     "Answers": ("Completion", "Promise", "Recipe", "ToolCall", "Answered", "AsyncEvents", "Branch"),
-    "Events": ("Event", "Prefill", "Round", "RoundToken", "Alternative", "Finished", "Stats"),
+    "Events": ("Event", "Prefill", "Round", "RoundToken",
+ "TokenLogprob",
+ "TopLogprob", "Alternative", "Finished", "Stats"),
     "Drafters and controllers of your own": (
         "Guesser", "Predictor", "Drafter", "Draft", "Distribution", "Vocabulary", "Controller",
         "Pace",

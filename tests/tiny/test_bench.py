@@ -167,7 +167,7 @@ def running(
 ) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
     """A sweep in the middle: some answers are on the disk."""
     folder = tmp_path / "out"
-    command = [*LOCALSPEC, *map(str, words), "--out", str(folder), "--delay", "0.4"]
+    command = [*LOCALSPEC, *map(str, words), "--out", str(folder), "--delay", "0.2"]
     process = subprocess.Popen(
         command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -198,7 +198,7 @@ def test_a_killed_sweep_goes_on_to_the_same_rows(
         file.write('{"type": "run", "target": "tar')  # as a kill in the middle of a write leaves
     kept = [row["test_time"] for row in read_rows(folder) if row["type"] == "run"]
     assert len(kept) < 30
-    ended = call(environment, *words, "--out", folder, "--delay", "0.05")
+    ended = call(environment, *words, "--out", folder, "--delay", "0.2")
     assert ended.returncode == 0, ended.stderr
     assert "going on with" in ended.stderr
     assert row_set(folder) == row_set(finished[0])
