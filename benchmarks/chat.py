@@ -115,16 +115,16 @@ def options(args: argparse.Namespace) -> list[str]:
             "--max-tokens", str(args.n_gen)]  # fmt: skip
 
 
-def run_once(args: argparse.Namespace) -> float:
-    """Tokens per second of `localspec run`."""
+def run_once(args: argparse.Namespace) -> dict[str, float]:
+    """The timings of `localspec run`."""
     command = [sys.executable, "-m", "localspec.cli.main", "run", "--json", *options(args), PROMPT]
     out = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     finished = json.loads(out.stdout.splitlines()[-1])
-    return float(finished["timings"]["predicted_per_second"])
+    return finished["timings"]
 
 
-def chat_once(args: argparse.Namespace) -> float:
-    """Tokens per second of the chat, from the turn that it saved."""
+def chat_once(args: argparse.Namespace) -> dict[str, float]:
+    """The timings of the chat, from the turn that it saved."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "localspec.cli.main", "chat", "--view", args.view,
                    *options(args), PROMPT]  # fmt: skip
@@ -132,7 +132,7 @@ def chat_once(args: argparse.Namespace) -> float:
         answer = answer_of(Path(folder))
         app.type(b"\x11")
         app.wait()
-        return float(answer["timings"]["predicted_per_second"])
+        return answer["timings"]
 
 
 def speed(args: argparse.Namespace) -> None:
@@ -144,10 +144,26 @@ def speed(args: argparse.Namespace) -> None:
         else:
             run, chat = run_once(args), chat_once(args)
         pairs.append((run, chat))
-        print(f"run {run:.2f}  chat {chat:.2f}  ratio {chat / run:.3f}", flush=True)
-    ratios = sorted(chat / run for run, chat in pairs)
+        print(
+            f"run {spent(run)}   chat {spent(chat)}   ratio {rate(chat) / rate(run):.3f}",
+            flush=True,
+        )
+    ratios = sorted(rate(chat) / rate(run) for run, chat in pairs)
     print(f"view {args.view}: chat / run {statistics.median(ratios):.3f} in the median of "
           f"{len(ratios)} pairs ({ratios[0]:.3f} to {ratios[-1]:.3f})")  # fmt: skip
+
+
+def rate(timings: dict[str, float]) -> float:
+    return timings["predicted_per_second"]
+
+
+def spent(timings: dict[str, float]) -> str:
+    """Tokens per second, and where the milliseconds of a token went."""
+    parts = (
+        timings[f"{name}_ms"] / timings["predicted_n"] for name in ("draft", "verify", "other")
+    )
+    draft, verify, other = parts
+    return f"{rate(timings):5.2f} (draft {draft:.1f}, verify {verify:.1f}, other {other:.1f} ms)"
 
 
 def stop(args: argparse.Namespace) -> None:
