@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from localspec.grammar.schema_keywords import refusal
+from localspec.grammar.schema_keywords import refusal, require_keywords
 
 __all__ = ["branches", "merged", "resolve"]
 
@@ -52,6 +52,8 @@ def merged(a: Any, b: Any, where: str) -> Any:
         return a
     if not isinstance(a, Mapping) or not isinstance(b, Mapping):
         raise refusal(where, "schemas that are no objects cannot be merged")
+    require_keywords(a, where)
+    require_keywords(b, where)
     _require_open(a, b, where)
     found = dict(a)
     for keyword, value in b.items():
@@ -98,6 +100,8 @@ def _opened(root: Any, schema: Any, where: str) -> Any:
 def _require_apart(root: Any, parts: list[Any], where: str) -> None:
     """oneOf means exactly one: no value may be valid under two of them."""
     opened = [_opened(root, part, where) for part in parts]
+    for part in opened:
+        require_keywords(part, where)
     for i, a in enumerate(opened):
         for b in opened[:i]:
             if not _are_apart(a, b):

@@ -268,3 +268,37 @@ def test_a_pydantic_class_is_a_schema_and_its_recipe_runs_again(session: Session
 def test_a_class_that_is_no_schema_is_refused(session: Session) -> None:
     with pytest.raises(InvalidOptionError, match="pydantic model class"):
         session.complete("the", json_schema=dict, max_tokens=1)
+
+
+DEEP: dict[str, object] = {}
+for _ in range(300):
+    DEEP = {"type": "object", "properties": {"a": DEEP}, "required": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ("[" * 100_000, "nested more than 200 deep"),
+        (DEEP, "nested more than 200 deep"),
+        ({"const": "\ud800"}, "surrogate"),
+        ({"type": "object", "properties": {"\ud800": {}}}, "surrogate"),
+        ({"type": "object", "properties": {5: {"type": "null"}}}, "key 5 is no text"),
+        ({"type": [["string"]]}, "type"),
+        ({"type": "integer", "enum": [float("inf")]}, "#"),
+        ({"type": "object", "properties": {"a": True}, "required": [["a"]]}, "required"),
+        ({"allOf": [{"required": 5}, {"required": 6}]}, "required is 5"),
+        ({"allOf": [{"properties": 5}, {"properties": 6}]}, "properties is 5"),
+        ({"allOf": [{"minimum": "a"}, {"minimum": 5}]}, "minimum is 'a'"),
+        ({"oneOf": [{"required": 5}, {"required": 6}]}, "required is 5"),
+        ({"oneOf": [{"type": 5}, {"type": {}}]}, "type is 5"),
+        ({"type": "string", "format": []}, "format is"),
+    ],
+)
+def test_schemas_that_are_none_are_named(schema: object, words: str, loose_pair: Session) -> None:
+    with pytest.raises(InvalidOptionError, match=words):
+        loose_pair.complete("a", json_schema=schema, max_tokens=2)
+
+
+def test_half_a_surrogate_pair_in_a_grammar_is_named(loose_pair: Session) -> None:
+    with pytest.raises(InvalidOptionError, match="surrogate"):
+        loose_pair.complete("a", grammar='root ::= "\ud800"', max_tokens=2)
