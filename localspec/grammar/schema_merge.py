@@ -102,6 +102,8 @@ def _require_apart(root: Any, parts: list[Any], where: str) -> None:
     opened = [_opened(root, part, where) for part in parts]
     for part in opened:
         require_keywords(part, where)
+    if _are_all_constants_apart(opened):  # thousands of them are common, and their pairs many
+        return
     for i, a in enumerate(opened):
         for b in opened[:i]:
             if not _are_apart(a, b):
@@ -110,6 +112,16 @@ def _require_apart(root: Any, parts: list[Any], where: str) -> None:
                     "a value may fit several branches of oneOf, which a grammar cannot rule out: "
                     "use anyOf, or give the branches different types or a constant that differs",
                 )
+
+
+def _are_all_constants_apart(parts: list[Any]) -> bool:
+    """True when all parts name constants, and none is named twice."""
+    named = [_constants(part) for part in parts]
+    values = [value for constants in named if constants is not None for value in constants]
+    try:
+        return None not in named and len(set(values)) == len(values)
+    except TypeError:  # a list or an object among them
+        return False
 
 
 def _are_apart(a: Any, b: Any) -> bool:

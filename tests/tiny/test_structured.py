@@ -14,6 +14,8 @@ import pytest
 
 from benchmarks.schema_check import errors_of
 from localspec.errors import InvalidOptionError
+from localspec.grammar import schema_merge
+from localspec.grammar.json_schema import schema_to_gbnf
 from localspec.session import Session
 from localspec.speculation.events import Finished, Round
 from tests import tiny_models
@@ -302,3 +304,17 @@ def test_schemas_that_are_none_are_named(schema: object, words: str, loose_pair:
 def test_half_a_surrogate_pair_in_a_grammar_is_named(loose_pair: Session) -> None:
     with pytest.raises(InvalidOptionError, match="surrogate"):
         loose_pair.complete("a", grammar='root ::= "\ud800"', max_tokens=2)
+
+
+def test_a_one_of_of_constants_compares_no_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,000 of them have two million pairs."""
+
+    def compared(a: object, b: object) -> bool:
+        raise AssertionError("a pair was compared")
+
+    monkeypatch.setattr(schema_merge, "_are_apart", compared)
+    text, _ = schema_to_gbnf({"oneOf": [{"const": i} for i in range(2000)]})
+    assert '"1999"' in text
+    monkeypatch.undo()
+    with pytest.raises(InvalidOptionError, match="several branches"):
+        schema_to_gbnf({"oneOf": [{"const": 1}, {"enum": [2, 1]}]})
