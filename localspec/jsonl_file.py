@@ -141,7 +141,7 @@ def read_whole_rows(raw: bytes, path: Path, rows_are: str) -> Iterator[Row]:
             row = json.loads(line.decode("utf-8", "surrogatepass"))
             if not isinstance(row["type"], str):
                 raise ValueError("its type is no text")
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InvalidOptionError(
                 f"{path}, line {number} is {rows_are} ({error}): the file was changed, or "
                 "belongs to another tool"

@@ -15,6 +15,7 @@ from localspec.bench.configuration import Configuration, configuration_of
 from localspec.bench.intervals import Interval, median_interval
 from localspec.bench.plan import PLAIN, predicted_name
 from localspec.bench.quality_rows import AgreementRow, QualityRow, agreement_of, quality_of
+from localspec.bench.row_shapes import require_rows
 from localspec.errors import InvalidOptionError
 
 __all__ = ["Board", "Check", "read_board"]
@@ -147,7 +148,7 @@ class Board:
         for row in self.predictions:
             if (row["target"], row["draft"]) != (target, draft):
                 continue
-            for temperature, verifiers in row.get("sampled", {}).items():
+            for temperature, verifiers in (row.get("sampled") or {}).items():
                 for verifier, by_k in verifiers.items():
                     for k, speed_up in by_k.items():
                         found[temperature, verifier][int(k)].append(speed_up)
@@ -163,24 +164,20 @@ class Board:
 
 
 def read_board(rows: Sequence[Row]) -> Board:
-    """Raises InvalidOptionError for rows that do not begin with a sweep's header."""
+    """Raises InvalidOptionError for rows of another shape, and where the header is missing."""
     header = next((row for row in rows if row["type"] == "sweep"), None)
     if header is None:
-        raise InvalidOptionError("these rows belong to no sweep: their first line is not a header")
-    try:
-        configurations = tuple(
-            configuration_of(row) for row in rows if row["type"] == "configuration"
-        )
-        pairs = {(r["target"], r["draft"]): r for r in rows if r["type"] == "pair"}
-        runs = [row for row in rows if row["type"] == "run"]
-        predictions = tuple(row for row in rows if row["type"] == "prediction")
-        checks = tuple(_checks(predictions, runs))
-        qualities = {r["target"]: quality_of(r) for r in rows if r["type"] == "quality"}
-        agreements = {
-            (r["target"], r["draft"]): agreement_of(r) for r in rows if r["type"] == "agreement"
-        }
-    except (KeyError, TypeError) as error:
-        raise InvalidOptionError(f"a row lacks what this version reads: {error}") from None
+        raise InvalidOptionError("these rows belong to no sweep: none of them is its header")
+    require_rows(rows)
+    configurations = tuple(configuration_of(row) for row in rows if row["type"] == "configuration")
+    pairs = {(r["target"], r["draft"]): r for r in rows if r["type"] == "pair"}
+    runs = [row for row in rows if row["type"] == "run"]
+    predictions = tuple(row for row in rows if row["type"] == "prediction")
+    checks = tuple(_checks(predictions, runs))
+    qualities = {r["target"]: quality_of(r) for r in rows if r["type"] == "quality"}
+    agreements = {
+        (r["target"], r["draft"]): agreement_of(r) for r in rows if r["type"] == "agreement"
+    }
     n_unfinished = sum((run["target"], run["draft"]) not in pairs for run in runs)
     return Board(header, configurations, pairs, predictions, checks, qualities, agreements,
                  _plain(runs), len(runs), n_unfinished)  # fmt: skip

@@ -13,7 +13,8 @@ import json
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ def _text(path: Path) -> str:
 
 def _json_lines(text: str, path: Path) -> list[tuple[int, Any]]:
     rows = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # splitlines() also cuts at U+2028
         if not line.strip():
             continue
         try:
@@ -124,6 +125,11 @@ def _from_rows(rows: Iterable[tuple[int, Any]], path: Path) -> tuple[BenchPrompt
             raise InvalidOptionError(
                 f"{path}, row {number} has no prompt: expected `prompt`, `turns`, "
                 "`conversations` or `messages`"
+            )
+        if any("\ud800" <= char <= "\udfff" for char in prompt.text + prompt.id + prompt.category):
+            raise InvalidOptionError(
+                f"{path}, row {number} holds half a surrogate pair (\\ud800 to \\udfff alone), "
+                "which no token can spell: remove it"
             )
         found.append(prompt)
     return tuple(found)
@@ -145,18 +151,31 @@ def _first(row: Mapping[str, Any]) -> str | None:
     if isinstance(turns, list) and turns and isinstance(turns[0], str):
         return turns[0]
     for key, who, what in (("conversations", "from", "value"), ("messages", "role", "content")):
-        for turn in row.get(key) or ():
+        said = row.get(key)
+        for turn in said if isinstance(said, list) else ():
             if isinstance(turn, Mapping) and turn.get(who) in _HUMAN:
-                return str(turn.get(what, ""))
+                return _spoken(turn.get(what))
     return None
 
 
+def _spoken(content: Any) -> str | None:
+    """A turn's text; of content in parts, their texts. None where a part is no text."""
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else None
+    parts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
+    texts = [part for part in parts if isinstance(part, str)]
+    return "".join(texts) if len(texts) == len(parts) else None
+
+
 def _unique(prompts: Sequence[BenchPrompt]) -> tuple[BenchPrompt, ...]:
-    seen: dict[str, int] = defaultdict(int)
+    """A name that was there before gets a number, and none that another row has."""
+    own = {prompt.id for prompt in prompts}
+    seen: set[str] = set()
     found = []
     for prompt in prompts:
-        seen[prompt.id] += 1
-        n = seen[prompt.id]
-        name = prompt.id if n == 1 else f"{prompt.id}#{n}"
-        found.append(BenchPrompt(name, prompt.category, prompt.text, prompt.is_raw))
+        names = (f"{prompt.id}#{n}" for n in count(2))
+        fresh = (name for name in names if name not in seen and name not in own)
+        name = prompt.id if prompt.id not in seen else next(fresh)
+        seen.add(name)
+        found.append(replace(prompt, id=name))
     return tuple(found)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from localspec.bench.child import worker_rows
@@ -18,12 +19,14 @@ from localspec.bench.contender import Contender, contender
 from localspec.bench.plan import Plan
 from localspec.bench.quality_rows import QualityRow
 from localspec.bench.results import Results
+from localspec.bench.row_shapes import require_rows
 from localspec.bench.text import built_in, read_text
 from localspec.errors import InvalidOptionError
 
 __all__ = ["QualitySweep", "reference_of"]
 
 _WORKER = "localspec.bench.quality_worker"
+_RECORDS = ".reading-"  # folders in the sweep's own
 
 
 def reference_of(group: Sequence[Contender]) -> Contender:
@@ -53,6 +56,7 @@ class QualitySweep:
         self._plan, self._results = plan, results
         self._on_doing, self._on_say = on_doing, on_say
         self._text_words = _text_words(plan)
+        require_rows(results.rows)
         for row in results.rows:
             if (
                 plan.has_quality
@@ -66,6 +70,7 @@ class QualitySweep:
 
     def run(self) -> None:
         """A target that cannot be read gets a row that says why. Raises DiskSpaceError."""
+        self._delete_records()  # of a sweep that was killed: this folder is locked for us
         self._results.drop(lambda r: r["type"] in ("quality", "agreement") and bool(r["error"]))
         groups: dict[int, list[Contender]] = defaultdict(list)
         for target in self._plan.targets:
@@ -98,7 +103,7 @@ class QualitySweep:
             "text_words": self._text_words,
             "n_chunks": self._plan.n_chunks,
             "loading": {k: v for k, v in self._plan.loading.items() if k != "n_ctx"},
-            "folder": str(self._results.folder / f".reading-{os.getpid()}"),
+            "folder": str(self._results.folder / f"{_RECORDS}{os.getpid()}"),
             "read": sorted(read),
             "reference": [name, str(reference.path)],
             "targets": [[c.label, str(c.path)] for c in targets],
@@ -118,7 +123,10 @@ class QualitySweep:
 
     def _run(self, job: dict[str, Any]) -> str | None:
         """None when all was read, else why not."""
-        with contextlib.closing(worker_rows(_WORKER, json.dumps(job))) as rows:
+        with (
+            self._no_records_left(),
+            contextlib.closing(worker_rows(_WORKER, json.dumps(job))) as rows,
+        ):
             for row in rows:
                 if row["type"] == "failed":
                     return str(row["error"])
@@ -127,6 +135,18 @@ class QualitySweep:
                 else:
                     self._results.append([row])
         return None
+
+    @contextlib.contextmanager
+    def _no_records_left(self) -> Iterator[None]:
+        """Log-probabilities take gigabytes, and a reader that is killed deletes none of its own."""
+        try:
+            yield
+        finally:
+            self._delete_records()
+
+    def _delete_records(self) -> None:
+        for folder in self._results.folder.glob(f"{_RECORDS}*"):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _text_words(plan: Plan) -> str:

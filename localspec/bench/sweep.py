@@ -21,6 +21,7 @@ from localspec.bench.measure import Work
 from localspec.bench.plan import PairPlan, Plan
 from localspec.bench.prompts import BenchPrompt
 from localspec.bench.results import Results
+from localspec.bench.row_shapes import VERSION, require_rows
 from localspec.bench.worker import job_of
 from localspec.errors import InvalidOptionError
 
@@ -28,7 +29,6 @@ __all__ = ["Status", "Sweep"]
 
 Row = dict[str, Any]
 _WORKER = "localspec.bench.worker"
-VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,13 @@ class Sweep:
 
     def _begin(self) -> None:
         header = self._header()
+        require_rows(self._results.rows)
         earlier = [row for row in self._results.rows if row["type"] == "sweep"]
+        if self._results.rows and not earlier:
+            raise InvalidOptionError(
+                f"{self._results.path} holds rows and not the header of their sweep: how they were "
+                "measured is not known. Give another --out"
+            )
         if earlier:
             _require_alike(earlier[0], header, self._results.path)
         for target in {pair.target.label: pair.target for pair in self._pairs}.values():
@@ -207,7 +213,7 @@ def _require_alike(earlier: Row, now: Row, path: Path) -> None:
         then, here = earlier.get(name), now[name]
         if then == here:
             continue
-        if isinstance(then, dict):  # name what differs in it alone
+        if isinstance(then, dict) and isinstance(here, dict):  # name what differs in it alone
             keys = [key for key in {**then, **here} if then.get(key) != here.get(key)]
             then, here = ({key: found.get(key) for key in keys} for found in (then, here))
         raise InvalidOptionError(

@@ -170,6 +170,11 @@ def _summary(board: Board, folder: Path, limits: Limits) -> None:
     for (target, draft), error in failed.items():
         click.echo(visible(f"localspec: not measured: {target} + {draft}: {error}"), err=True)
     click.echo(f"localspec: {folder / 'report.html'} and report.md tell the rest", err=True)
+    if not board.good and not failed:
+        raise EngineError(
+            "no pair was measured to its end yet: give the command of this sweep again, and it "
+            "goes on"
+        )
     if not board.good:
         raise EngineError("nothing could be measured: every pair failed, as said above")
 

@@ -5,6 +5,7 @@ Sub-commands are imported when they are named, so that `--help` answers at once.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -20,6 +21,7 @@ __all__ = ["cli", "main"]
 
 EXIT_NAMED_ERROR = 2
 EXIT_INTERRUPTED = 130
+_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EIO)
 
 _COMMANDS = {
     "chat": ("localspec.cli.chat", "chat", "Chat on the terminal, and see the guesses."),
@@ -49,9 +51,8 @@ class _LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:
-            # The reader (head, less) had enough. Python would complain again when it flushes.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError:  # the reader (head, less) had enough
+            _silence_stdout()
             sys.exit(0)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -89,14 +90,31 @@ def _settings() -> dict[str, Any]:
     return dict(default_map(read_settings()))
 
 
+def _silence_stdout() -> None:
+    """What is still buffered goes nowhere: Python would complain again when it flushes."""
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+def _open_closed_streams() -> None:
+    """A stream that was closed (`>&-`) is None in Python; what is written to it is not wanted."""
+    # In the order of their numbers, so that no model file is opened as number 1 and printed to.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115 (open to the end)
+            setattr(sys, name, nowhere)
+
+
 def main(argv: list[str] | None = None) -> None:
     """Entry point. Exit codes: 0; 2 for every named error; 130 for Ctrl-C; 1 for a bug."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         reconfigure: Any = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(encoding="utf-8", errors="replace")
     try:
         cli.main(args=argv, prog_name="localspec", standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         sys.exit(EXIT_NAMED_ERROR)
@@ -105,6 +123,12 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(EXIT_INTERRUPTED)
     except LocalspecError as error:
         click.echo(f"localspec: {visible(str(error))}", err=True)
+        sys.exit(EXIT_NAMED_ERROR)
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        click.echo(f"localspec: the output cannot be written: {error.strerror}", err=True)
+        _silence_stdout()
         sys.exit(EXIT_NAMED_ERROR)
     except (KeyboardInterrupt, click.Abort):
         click.echo("localspec: interrupted", err=True)

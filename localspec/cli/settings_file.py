@@ -79,7 +79,7 @@ def default_map(settings: Mapping[str, Setting]) -> dict[str, dict[str, Any]]:
 def _from_file(path: Path) -> dict[str, Setting]:
     try:
         document = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # HOME may be /dev/null
         return {}
     except (OSError, ValueError, RecursionError) as error:  # ValueError: bad TOML, bad UTF-8
         raise ConfigError(f"the settings file {path} cannot be read: {error}") from None

@@ -50,6 +50,8 @@ def check_gbnf(text: str) -> Checked:
         raise InvalidOptionError(
             f"the grammar has {len(text):,} characters: at most {_MAX_CHARS:,} are taken"
         )
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise InvalidOptionError("the grammar holds half a surrogate pair: no token can spell it")
     reader = _Reader(text)
     reader.read()
     for name, at in reader.used.items():

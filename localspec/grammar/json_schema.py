@@ -25,6 +25,7 @@ from localspec.grammar.schema_keywords import (
     has_type,
     listed,
     refusal,
+    require_keywords,
     types_of,
 )
 from localspec.grammar.schema_merge import branches, merged, resolve
@@ -117,6 +118,7 @@ class _Writer:
             raise refusal(where, "`false` allows no value")
         if not isinstance(schema, Mapping):
             raise refusal(where, f"a schema is an object, not {schema!r}")
+        require_keywords(schema, where)
         given = {k: v for k, v in schema.items() if k not in ANNOTATIONS}
         if "$ref" in given:
             return self._ref(given, where)

@@ -9,7 +9,16 @@ from typing import Any
 from localspec.errors import InvalidOptionError
 from localspec.grammar.numbers import Bounds
 
-__all__ = ["BY_TYPE", "bounds_of", "count_of", "has_type", "listed", "refusal", "types_of"]
+__all__ = [
+    "BY_TYPE",
+    "bounds_of",
+    "count_of",
+    "has_type",
+    "listed",
+    "refusal",
+    "require_keywords",
+    "types_of",
+]
 
 BY_TYPE: dict[str, frozenset[str]] = {
     "object": frozenset(("properties", "required", "additionalProperties")),
@@ -22,6 +31,31 @@ BY_TYPE: dict[str, frozenset[str]] = {
 }
 
 
+_NUMBER: Any = ((int, float), "a number")
+_KINDS: dict[str, Any] = {
+    "properties": (Mapping, "an object"),
+    "required": (list, "a list of names"),
+    "type": ((str, list), "a name or a list of names"),
+    "format": (str, "a name"),
+    **dict.fromkeys(("minimum", "maximum", "minLength", "maxLength"), _NUMBER),
+    **dict.fromkeys(("minItems", "maxItems"), _NUMBER),
+}
+
+
+def require_keywords(schema: Any, where: str) -> None:
+    """Keywords whose values are of a wrong kind are refused before anything is done with them."""
+    if not isinstance(schema, Mapping):
+        return
+    for keyword, (kinds, words) in _KINDS.items():
+        value = schema.get(keyword)
+        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
+            raise refusal(where, f"{keyword} is {value!r}, not {words}")
+    for keyword in ("type", "required"):
+        values = schema.get(keyword)
+        if isinstance(values, list) and not all(isinstance(value, str) for value in values):
+            raise refusal(where, f"{keyword} {values!r} holds what is no text")
+
+
 def types_of(given: Mapping[str, Any], where: str) -> list[str]:
     """The types of a value; what the keywords are about when the schema does not say."""
     named = given.get("type")
@@ -31,7 +65,11 @@ def types_of(given: Mapping[str, Any], where: str) -> list[str]:
         if not types:
             raise refusal(where, f"{listed(given.keys())} cannot be kept by a grammar")
         types = types[:1] if types[0] != "integer" else ["number"]
-    if not isinstance(types, list) or not types or any(t not in BY_TYPE for t in types):
+    if (
+        not isinstance(types, list)
+        or not types
+        or not all(isinstance(t, str) and t in BY_TYPE for t in types)
+    ):
         raise refusal(where, f"type {named!r} is unknown: choose of {', '.join(BY_TYPE)}")
     return [t for t in dict.fromkeys(types) if not (t == "integer" and "number" in types)]
 
@@ -41,7 +79,7 @@ def has_type(value: Any, kind: str) -> bool:
     if isinstance(value, bool) or value is None:
         return kind == ("null" if value is None else "boolean")
     if isinstance(value, (int, float)):
-        return kind == "number" or (kind == "integer" and value == int(value))
+        return kind == "number" or (kind == "integer" and value % 1 == 0)
     kinds: dict[str, Any] = {"string": str, "object": Mapping, "array": (list, tuple)}
     return kind in kinds and isinstance(value, kinds[kind])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from localspec.grammar.schema_keywords import refusal
+from localspec.grammar.schema_keywords import refusal, require_keywords
 
 __all__ = ["branches", "merged", "resolve"]
 
@@ -52,6 +52,8 @@ def merged(a: Any, b: Any, where: str) -> Any:
         return a
     if not isinstance(a, Mapping) or not isinstance(b, Mapping):
         raise refusal(where, "schemas that are no objects cannot be merged")
+    require_keywords(a, where)
+    require_keywords(b, where)
     _require_open(a, b, where)
     found = dict(a)
     for keyword, value in b.items():
@@ -98,6 +100,10 @@ def _opened(root: Any, schema: Any, where: str) -> Any:
 def _require_apart(root: Any, parts: list[Any], where: str) -> None:
     """oneOf means exactly one: no value may be valid under two of them."""
     opened = [_opened(root, part, where) for part in parts]
+    for part in opened:
+        require_keywords(part, where)
+    if _are_all_constants_apart(opened):  # thousands of them are common, and their pairs many
+        return
     for i, a in enumerate(opened):
         for b in opened[:i]:
             if not _are_apart(a, b):
@@ -106,6 +112,16 @@ def _require_apart(root: Any, parts: list[Any], where: str) -> None:
                     "a value may fit several branches of oneOf, which a grammar cannot rule out: "
                     "use anyOf, or give the branches different types or a constant that differs",
                 )
+
+
+def _are_all_constants_apart(parts: list[Any]) -> bool:
+    """True when all parts name constants, and none is named twice."""
+    named = [_constants(part) for part in parts]
+    values = [value for constants in named if constants is not None for value in constants]
+    try:
+        return None not in named and len(set(values)) == len(values)
+    except TypeError:  # a list or an object among them
+        return False
 
 
 def _are_apart(a: Any, b: Any) -> bool:

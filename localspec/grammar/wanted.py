@@ -13,6 +13,8 @@ from localspec.grammar.json_schema import schema_to_gbnf
 
 __all__ = ["WantedGrammar", "read_schema", "wanted_grammar"]
 
+_MAX_DEPTH = 200
+
 
 @dataclass(frozen=True, slots=True)
 class WantedGrammar:
@@ -49,10 +51,12 @@ def read_schema(given: Any) -> Any:
     """The schema as JSON objects: from a mapping, JSON text, or a pydantic model class."""
     made = getattr(given, "model_json_schema", None)
     if callable(made):
-        return made()
+        given = made()
     if isinstance(given, (str, bytes)):
         try:
             given = json.loads(given)
+        except RecursionError:
+            raise _too_deep() from None
         except ValueError as error:
             raise InvalidOptionError(f"json_schema is no JSON: {error}") from None
     if not isinstance(given, (Mapping, bool)):
@@ -60,7 +64,39 @@ def read_schema(given: Any) -> Any:
             "json_schema takes a mapping, JSON text, or a pydantic model class, not "
             f"{type(given).__name__}"
         )
+    _require_json(given)
     return given
+
+
+def _require_json(schema: Any) -> None:
+    """Nothing in it may be what JSON text cannot say, or be nested beyond what can be walked."""
+    level, depth = [schema], 0
+    while level:
+        if depth > _MAX_DEPTH:
+            raise _too_deep()
+        texts = [value for value in level if isinstance(value, str)]
+        inner: list[Any] = []
+        for value in level:
+            if isinstance(value, Mapping):
+                texts += value
+                inner += value.values()
+            elif isinstance(value, (list, tuple)):
+                inner += value
+        for text in texts:
+            if not isinstance(text, str):
+                raise InvalidOptionError(f"json_schema: the key {text!r} is no text")
+            if any("\ud800" <= char <= "\udfff" for char in text):
+                raise InvalidOptionError(
+                    f"json_schema: {text!r} holds half a surrogate pair, which no token can spell"
+                )
+        level, depth = inner, depth + 1
+
+
+def _too_deep() -> InvalidOptionError:
+    return InvalidOptionError(
+        f"json_schema: objects and lists are nested more than {_MAX_DEPTH} deep, or without end: "
+        "use $ref and $defs for what repeats"
+    )
 
 
 def _of_choices(choices: Any) -> str:

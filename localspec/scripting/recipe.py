@@ -57,7 +57,7 @@ class Recipe:
                 dict(row["made_by"]),
                 str(row["promise"]),
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InvalidOptionError(f"this is no recipe of an answer: {error}") from None
 
     def differences(self, made_by: dict[str, Any]) -> list[str]:

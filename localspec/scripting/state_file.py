@@ -96,8 +96,12 @@ def read_state_file(path: Path) -> tuple[dict[str, Any], list[SavedSequence]]:
         for given in header["parts"]:
             end = start + int(given["n_bytes"])
             ids = tuple(int(token) for token in given["ids"])
-            parts.append(SavedSequence(given["role"], ids, int(given["start"]), raw[start:end]))
+            parts.append(
+                SavedSequence(str(given["role"]), ids, int(given["start"]), raw[start:end])
+            )
             start = end
-        return dict(header["made_by"]), parts
-    except (ValueError, KeyError, TypeError) as error:
+        made_by = dict(header["made_by"])
+        made_by["load"] = dict(made_by.get("load") or {})
+        return made_by, parts
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise StateFileError(f"{path} is damaged: its header is not understood ({error})") from None

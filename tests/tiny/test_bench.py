@@ -219,6 +219,35 @@ def test_half_a_block_is_measured_again(
     assert row_set(tmp_path) == row_set(finished[0])
 
 
+def test_records_of_a_killed_reading_are_deleted(
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+    words: list[str],
+    environment: dict[str, str],
+) -> None:
+    folder, _ = finished
+    (folder / ".reading-1").mkdir()
+    (folder / ".reading-1" / "reference.kld").write_bytes(b"x" * 1000)
+    assert call(environment, *words, "--out", folder).returncode == 0
+    assert not list(folder.glob(".reading*"))
+
+
+def test_rows_without_their_header_are_not_taken_over(
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+    words: list[str],
+    environment: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    lines = (finished[0] / "results.jsonl").read_text("utf-8").splitlines(keepends=True)
+    (tmp_path / "results.jsonl").write_text("".join(lines[1:]), "utf-8")
+    ended = call(environment, *words, "--out", tmp_path)
+    assert ended.returncode == 2
+    assert "not the header" in ended.stderr
+    (tmp_path / "results.jsonl").write_text("".join(lines[:3]), "utf-8")
+    ended = call(environment, "bench", "report", tmp_path)
+    assert ended.returncode == 2
+    assert "no pair was measured to its end yet" in ended.stderr
+
+
 def test_ctrl_c_says_what_is_kept(running: tuple[Path, subprocess.Popen[str]]) -> None:
     folder, process = running
     process.send_signal(signal.SIGINT)

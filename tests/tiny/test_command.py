@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -231,3 +232,45 @@ def assert_named_error(ended: subprocess.CompletedProcess[str]) -> None:
     assert "Traceback" not in ended.stderr
     assert ended.stdout == ""
     assert ended.stderr.strip()
+
+
+def in_shell(words: list[object], redirection: str) -> subprocess.CompletedProcess[str]:
+    """The command with its streams as a shell sets them up."""
+    command = " ".join(map(shlex.quote, [*LOCALSPEC, *map(str, words)]))
+    return subprocess.run(
+        ["sh", "-c", f"{command} {redirection}"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "XDG_CACHE_HOME": _CACHE.name},
+        timeout=60,
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_full_disk_behind_stdout_is_a_named_error(
+    more: list[object], run_pair: list[object]
+) -> None:
+    for words in ([*run_pair, "-t", 1, "hello", *more], ["--help"], ["models", "list"]):
+        ended = in_shell(words, "> /dev/full")
+        assert ended.returncode == 2, ended.stderr
+        assert "the output cannot be written" in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="closes streams as a POSIX shell does")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_closed_streams_do_not_stop_the_command(closed: str, run_pair: list[object]) -> None:
+    ended = in_shell([*run_pair, "-t", 1, "hello"], closed)
+    assert ended.returncode == 0, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert in_shell(["--version"], closed).returncode == 0
+
+
+def test_a_home_that_is_no_folder_has_no_settings(
+    run_pair: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LOCALSPEC_CONFIG")
+    monkeypatch.setenv("XDG_CONFIG_HOME", os.devnull)
+    ended = call(*run_pair, "hello")
+    assert ended.returncode == 0, ended.stderr

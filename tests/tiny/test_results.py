@@ -161,3 +161,8 @@ def test_the_asynchronous_result_has_the_same_recipe(loose_pair: Session) -> Non
     plain = loose_pair.complete(PROMPT, **options)
     made = asyncio.run(loose_pair.acomplete(PROMPT, **options))
     assert made.recipe == plain.recipe
+
+
+def test_a_recipe_of_brackets_alone_is_a_named_error() -> None:
+    with pytest.raises(InvalidOptionError, match="no recipe"):
+        localspec.Recipe.from_dict("[" * 100_000)

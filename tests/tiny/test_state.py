@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -178,3 +180,22 @@ def test_a_full_disk_leaves_the_old_file(
         loose_pair.save_state(saved)
     assert saved.read_bytes() == before
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+@pytest.mark.parametrize("place", ["made_by", "load", "role", "ids", "n_bytes"])
+def test_a_header_that_was_edited_is_a_named_error(
+    place: str, loose_pair: Session, saved: Path
+) -> None:
+    """Also where the checksum was made anew."""
+    made_by, parts = state_file.read_state_file(saved)
+    header: dict[str, Any] = {
+        "made_by": made_by,
+        "parts": [{"role": p.role, "ids": p.ids, "start": p.start, "n_bytes": 9} for p in parts],
+    }
+    where = {"made_by": header, "load": header["made_by"]}.get(place, header["parts"][0])
+    where[place] = "x" if place != "role" else []
+    raw = json.dumps(header).encode()
+    body = len(raw).to_bytes(8, "little") + raw
+    saved.write_bytes(b"localspec state 1\n" + hashlib.sha256(body).digest() + body)
+    with pytest.raises(StateFileError):
+        loose_pair.restore_state(saved)

@@ -14,6 +14,8 @@ import pytest
 
 from benchmarks.schema_check import errors_of
 from localspec.errors import InvalidOptionError
+from localspec.grammar import schema_merge
+from localspec.grammar.json_schema import schema_to_gbnf
 from localspec.session import Session
 from localspec.speculation.events import Finished, Round
 from tests import tiny_models
@@ -268,3 +270,51 @@ def test_a_pydantic_class_is_a_schema_and_its_recipe_runs_again(session: Session
 def test_a_class_that_is_no_schema_is_refused(session: Session) -> None:
     with pytest.raises(InvalidOptionError, match="pydantic model class"):
         session.complete("the", json_schema=dict, max_tokens=1)
+
+
+DEEP: dict[str, object] = {}
+for _ in range(300):
+    DEEP = {"type": "object", "properties": {"a": DEEP}, "required": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ("[" * 100_000, "nested more than 200 deep"),
+        (DEEP, "nested more than 200 deep"),
+        ({"const": "\ud800"}, "surrogate"),
+        ({"type": "object", "properties": {"\ud800": {}}}, "surrogate"),
+        ({"type": "object", "properties": {5: {"type": "null"}}}, "key 5 is no text"),
+        ({"type": [["string"]]}, "type"),
+        ({"type": "integer", "enum": [float("inf")]}, "#"),
+        ({"type": "object", "properties": {"a": True}, "required": [["a"]]}, "required"),
+        ({"allOf": [{"required": 5}, {"required": 6}]}, "required is 5"),
+        ({"allOf": [{"properties": 5}, {"properties": 6}]}, "properties is 5"),
+        ({"allOf": [{"minimum": "a"}, {"minimum": 5}]}, "minimum is 'a'"),
+        ({"oneOf": [{"required": 5}, {"required": 6}]}, "required is 5"),
+        ({"oneOf": [{"type": 5}, {"type": {}}]}, "type is 5"),
+        ({"type": "string", "format": []}, "format is"),
+    ],
+)
+def test_schemas_that_are_none_are_named(schema: object, words: str, loose_pair: Session) -> None:
+    with pytest.raises(InvalidOptionError, match=words):
+        loose_pair.complete("a", json_schema=schema, max_tokens=2)
+
+
+def test_half_a_surrogate_pair_in_a_grammar_is_named(loose_pair: Session) -> None:
+    with pytest.raises(InvalidOptionError, match="surrogate"):
+        loose_pair.complete("a", grammar='root ::= "\ud800"', max_tokens=2)
+
+
+def test_a_one_of_of_constants_compares_no_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,000 of them have two million pairs."""
+
+    def compared(a: object, b: object) -> bool:
+        raise AssertionError("a pair was compared")
+
+    monkeypatch.setattr(schema_merge, "_are_apart", compared)
+    text, _ = schema_to_gbnf({"oneOf": [{"const": i} for i in range(2000)]})
+    assert '"1999"' in text
+    monkeypatch.undo()
+    with pytest.raises(InvalidOptionError, match="several branches"):
+        schema_to_gbnf({"oneOf": [{"const": 1}, {"enum": [2, 1]}]})

@@ -46,6 +46,10 @@ def test_quick_is_one_prompt_of_each_category() -> None:
             ("x", "text", "Hi.", False),  # ShareGPT
         ),
         ({"messages": [{"role": "user", "content": "Hi."}]}, ("1", "text", "Hi.", False)),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi."}]}]},
+            ("1", "text", "Hi.", False),
+        ),
         ({"id": "a", "category": "c", "prompt": "Do."}, ("a", "c", "Do.", False)),
     ],
 )  # fmt: skip
@@ -76,6 +80,9 @@ def test_raw_prompts_are_continued_and_others_are_messages(tmp_path: Path) -> No
         ('{"prompt": "ok"}\n{"prompt": \n', "line 2 is not JSON"),
         ('{"prompt": "ok"}\n{"other": 1}\n', "row 2 has no prompt"),
         ('{"prompt": "  "}', "row 1 has no prompt"),
+        ('{"conversations": 5}', "row 1 has no prompt"),
+        ('{"messages": [{"role": "user", "content": [{"type": "image"}]}]}', "row 1 has no prompt"),
+        ('{"prompt": "a \\ud800 b"}', "row 1 holds half a surrogate pair"),
         ("[1, 2", "JSON list"),
         ("", "holds no prompts"),
     ],
@@ -105,3 +112,18 @@ def test_a_fingerprint_is_of_the_texts_and_not_of_their_order() -> None:
 def test_repeated_names_are_told_apart(tmp_path: Path) -> None:
     rows = '{"id": "a", "prompt": "x"}\n{"id": "a", "prompt": "y"}\n'
     assert [prompt.id for prompt in read_prompts(written(tmp_path, rows))] == ["a", "a#2"]
+
+
+def test_a_numbered_name_is_not_one_that_another_row_has(tmp_path: Path) -> None:
+    """Answers are kept by name: two prompts under one would be mixed."""
+    rows = "".join(
+        json.dumps({"id": name, "prompt": "x"}) + "\n" for name in ("a", "a", "a#2", "a")
+    )
+    names = [prompt.id for prompt in read_prompts(written(tmp_path, rows))]
+    assert names == ["a", "a#3", "a#2", "a#4"]
+
+
+def test_lines_of_json_end_at_line_feeds_alone(tmp_path: Path) -> None:
+    row = json.dumps({"prompt": "one\u2028two\x85three"}, ensure_ascii=False)
+    (prompt,) = read_prompts(written(tmp_path, row + "\r\n\r\n"))
+    assert prompt.text == "one\u2028two\x85three"

@@ -1,0 +1,181 @@
+"""What a row of results.jsonl must hold, so that nothing behind it meets a row of another shape.
+
+A file that was edited, or that another version wrote, is refused here with the row and the field.
+Fields and types of row that this version does not know are left alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import typing
+from collections.abc import Mapping, Sequence
+from types import UnionType
+from typing import Any
+
+from localspec.bench.configuration import Configuration
+from localspec.bench.quality_rows import AgreementRow, QualityRow
+from localspec.errors import InvalidOptionError
+
+__all__ = ["VERSION", "require_rows"]
+
+VERSION = 1
+_MAY_LACK = {"run": ("error",), "prediction": ("sampled",), "pair": ("d_ms",)}
+_LARGEST = 1e100  # products of a few such numbers are still finite
+
+Shape = Mapping[str, Any]
+_Number = float | None
+_Object = Mapping[str, Any]
+_Prompts = list[tuple[str, str]]
+_Millis = Mapping[str, float] | None
+
+_PAIR: Shape = {"target": str, "draft": str}
+_SWEEP: Shape = {
+    "test_time": str,
+    "workload": _Object,
+    "prompts_name": str,
+    "prompts": _Prompts,
+    "repeat": int,
+    "n_drafts": list[int],
+    "delay_s": float,
+    "loading": _Object,
+    "machine": _Object,
+}
+_WORKLOAD: Shape = {"prompts": str, "n_gen": int, "answering": _Object}
+_MACHINE: Shape = {
+    "cpu_info": str,
+    "gpu_info": str,
+    "n_cpus": int,
+    "memory_bytes": int | None,
+    "system": str,
+    "python": str,
+    "engine": str,
+    "localspec": str,
+}
+_RUN: Shape = {
+    **_PAIR,
+    "setting": str,
+    "prompt": str,
+    "category": str,
+    "repetition": int,
+    "error": str | None,
+}
+_ANSWERED: Shape = {
+    "test_time": str,
+    "n_prompt": int,
+    "n_gen": int,
+    "avg_ns": int,
+    "avg_ts": float,
+    "prompt_per_second": _Number,
+    "draft_s": float,
+    "verify_s": float,
+    "other_s": float,
+    "draft_n": int,
+    "n_passes": int,
+    "drafter": str,
+    "ttft_s": _Number,
+    "same_as_plain": bool,
+    "accepted_by_position": list[int],
+    "judged_by_position": list[int],
+}
+_PREDICTION: Shape = {
+    **_PAIR,
+    "prompt": str,
+    "category": str,
+    "n_gen": int,
+    "plain_ts": float,
+    "sum_min": _Number,
+    "speed_up": Mapping[str, float],
+    "sampled": Mapping[str, Mapping[str, Mapping[str, float]]] | None,
+}
+_MEASURED: Shape = {**_PAIR, "t_ms": _Millis, "d_ms": _Millis, "n_threads": int | None,
+                    "device": str | None, "power": str | None}  # fmt: skip
+
+
+def require_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raises InvalidOptionError with the number of the first row that is not of this version."""
+    for number, row in enumerate(rows, 1):
+        if row["type"] == "sweep" and row.get("version") != VERSION:
+            raise InvalidOptionError(
+                f"row {number} is of a sweep of version {row.get('version')!r}, and this localspec "
+                f"writes and reads version {VERSION}: use the localspec that made it, or measure "
+                "again into another --out"
+            )
+        wrong = _wrong(row)
+        if wrong is not None:
+            raise InvalidOptionError(
+                f"row {number} (of type {row['type']!r}) is not as localspec wrote it: {wrong}. "
+                "The file was edited or damaged: delete that line to have it measured again, or "
+                "give another --out"
+            )
+
+
+def _wrong(row: Mapping[str, Any]) -> str | None:
+    kind = row["type"]
+    if kind == "sweep":
+        return (
+            _misfit(row, _SWEEP)
+            or _misfit(row["workload"], _WORKLOAD)
+            or _misfit(row["machine"], _MACHINE)
+        )
+    if kind == "run":
+        found = _misfit(row, _RUN)
+        return found or (None if "error" in row else _misfit(row, _ANSWERED) or _uneven(row))
+    if kind == "prediction":
+        return _misfit(row, _PREDICTION)
+    if kind == "pair":
+        return _misfit(row, _MEASURED)
+    if kind == "configuration":
+        found = _misfit(row, _hints(Configuration)) or _uneven(row)
+        if found is None and row.get("error") is None and not row.get("median_ts"):
+            return f"it has no error, and median_ts is {row.get('median_ts')!r}"
+        return found
+    known = {"quality": QualityRow, "agreement": AgreementRow}
+    return _misfit(row, _hints(known[kind])) if kind in known else None
+
+
+def _hints(kind: type[Any]) -> Shape:
+    """Types by field."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _misfit(row: Mapping[str, Any], shape: Shape) -> str | None:
+    """The first field that is missing or does not fit, in words."""
+    for name, hint in shape.items():
+        if name not in row and name not in _MAY_LACK.get(row.get("type", ""), ()):
+            return f"{name} is missing"
+        if not _fits(row.get(name), hint):
+            return f"{name} is {str(row[name])[:60]!r}"
+    return None
+
+
+def _uneven(row: Mapping[str, Any]) -> str | None:
+    names = ("accepted_by_position", "judged_by_position")
+    n_accepted, n_judged = (len(row[name]) for name in names)
+    if n_accepted == n_judged:
+        return None
+    return f"{names[0]} has {n_accepted} entries and {names[1]} has {n_judged}"
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (typing.Union, UnionType):
+        return any(_fits(value, one) for one in inner)
+    if hint is float or hint is int:
+        kinds = (int, float) if hint is float else (int,)
+        is_number = isinstance(value, kinds) and not isinstance(value, bool)
+        return is_number and math.isfinite(value) and abs(value) < _LARGEST
+    if origin is tuple and inner[-1] is not Ellipsis:
+        return (
+            isinstance(value, (list, tuple))
+            and len(value) == len(inner)
+            and all(_fits(v, one) for v, one in zip(value, inner, strict=True))
+        )
+    if origin in (list, tuple):
+        return isinstance(value, (list, tuple)) and all(_fits(v, inner[0]) for v in value)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return isinstance(value, Mapping) and all(_fits(v, inner[1]) for v in value.values())
+    return value is None if hint is type(None) else isinstance(value, hint)
