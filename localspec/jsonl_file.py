@@ -71,12 +71,15 @@ class JsonlFile:
         text = "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
         raw = text.encode("utf-8", "surrogatepass")
         end = os.lseek(self._fd, 0, os.SEEK_END)
+        written = 0
         try:
-            written = 0
             while written < len(raw):
                 written += os.write(self._fd, raw[written:])
             os.fsync(self._fd)
         except BaseException as error:  # Ctrl-C too: no half of an append stays
+            if written == len(raw) and not isinstance(error, OSError):
+                self.rows += rows  # whole, and only the wait for the disk was cut short
+                raise
             with contextlib.suppress(OSError):
                 os.ftruncate(self._fd, end)
             if isinstance(error, OSError):

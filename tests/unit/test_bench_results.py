@@ -75,3 +75,17 @@ def test_a_folder_without_rows_is_named(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_text("")
     with pytest.raises(InvalidOptionError, match="measured nothing"):
         read_rows(tmp_path)
+
+
+def test_ctrl_c_while_waiting_for_the_disk_loses_no_whole_append(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_fd: int) -> None:
+        raise KeyboardInterrupt
+
+    with Results(tmp_path) as results:
+        monkeypatch.setattr(os, "fsync", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            results.append([ROW])
+        assert results.rows == [ROW]
+    assert read_rows(tmp_path) == [ROW]
