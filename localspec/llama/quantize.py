@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import llama_cpp
-
-from localspec.errors import DiskSpaceError, EngineError, InvalidOptionError, ModelFileError
+from localspec.errors import DiskSpaceError, InvalidOptionError, ModelFileError
 from localspec.library.gguf_header import GGUFHeader, read_header
 from localspec.library.gguf_types import FILE_TYPES, UNQUANTISED
 from localspec.library.model_kind import LANGUAGE_MODEL, kind_of
 from localspec.llama.importance import read_importance
-from localspec.llama.native import init_backend, last_error
+from localspec.llama.quantizing import write_level
 from localspec.llama.vetting import vet
 
 __all__ = ["QUANT_TYPES", "is_lossy", "quantize"]
@@ -47,7 +44,6 @@ def quantize(
     llama-imatrix, which the types below 3 bits need. Raises InvalidOptionError, ModelFileError,
     DiskSpaceError, EngineError.
     """
-    init_backend()
     number = QUANT_TYPES.get(type_name.upper())
     if number is None:
         raise InvalidOptionError(
@@ -57,7 +53,8 @@ def quantize(
     if kind_of(header) == LANGUAGE_MODEL:
         vet(header, [])
     _require_destination(source, destination, overwrite)
-    matrix = read_importance(importance) if importance is not None else None
+    if importance is not None:
+        read_importance(importance)  # told before anything is written
     folder = destination.parent
     free, needed = shutil.disk_usage(folder).free, _size_bytes(header.n_params, type_name.upper())
     if free < needed:
@@ -65,25 +62,11 @@ def quantize(
             f"{destination} needs about {needed / 1e9:.1f} GB, but {folder} has "
             f"{free / 1e9:.1f} GB free: make room, or write to another disk"
         )
-    params = llama_cpp.llama_model_quantize_default_params()
-    params.ftype = number
-    params.allow_requantize = True
-    params.nthread = n_threads or os.cpu_count() or 1
-    if matrix is not None:
-        params.imatrix = ctypes.cast(matrix.native, type(params.imatrix))
     temporary = destination.with_name(f".{destination.name}.{os.getpid()}.part")
-    last_error()
     try:
         if on_start is not None:
             on_start(header, temporary)
-        code = llama_cpp.llama_model_quantize(
-            os.fsencode(header.path), os.fsencode(temporary), ctypes.byref(params)
-        )
-        if code != 0:
-            raise EngineError(
-                f"llama.cpp could not quantise {source} to {type_name}: "
-                f"{last_error() or 'no reason given'}"
-            )
+        write_level(header.path, temporary, number, n_threads or os.cpu_count() or 1, importance)
         read_header(temporary)
         os.replace(temporary, destination)
     finally:

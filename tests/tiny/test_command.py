@@ -274,3 +274,28 @@ def test_a_home_that_is_no_folder_has_no_settings(
     monkeypatch.setenv("XDG_CONFIG_HOME", os.devnull)
     ended = call(*run_pair, "hello")
     assert ended.returncode == 0, ended.stderr
+
+
+def test_ctrl_c_ends_a_quantisation_and_leaves_nothing(
+    tiny_target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The native call runs in a process that is killed; here one that would take a minute."""
+    slow = [sys.executable, "-c", "import time; time.sleep(60)"]
+    monkeypatch.setattr(quantizing, "module_command", lambda _: slow)
+
+    def interrupt(_header: object, temporary: Path) -> None:
+        temporary.write_bytes(b"half")
+        threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+
+    with pytest.raises(KeyboardInterrupt):
+        quantize(tiny_target, tmp_path / "out.gguf", "Q8_0", on_start=interrupt)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_quantiser_that_dies_is_a_named_error(
+    tiny_target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying = [sys.executable, "-c", "import os; os.abort()"]
+    monkeypatch.setattr(quantizing, "module_command", lambda _: dying)
+    with pytest.raises(EngineError, match="killed by SIGABRT"):
+        quantize(tiny_target, tmp_path / "out.gguf", "Q8_0")

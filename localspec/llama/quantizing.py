@@ -1,0 +1,97 @@
+"""llama.cpp's quantiser, one long native call, in a process that can be stopped.
+
+Run as a module it is that process: a JSON object as its argument, an empty line or the reason of
+a failure as its answer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import llama_cpp
+
+from localspec.errors import EngineError, LocalspecError
+from localspec.llama.importance import read_importance
+from localspec.llama.native import init_backend, last_error
+from localspec.processes import death, environment, module_command
+
+__all__ = ["write_level"]
+
+_ON_THE_CPU = {"CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"}
+
+
+def write_level(
+    source: Path, destination: Path, number: int, n_threads: int, importance: Path | None
+) -> None:
+    """Write `destination` with llama.cpp's file type `number`; an interrupt ends it at once.
+
+    Raises EngineError with llama.cpp's own words.
+    """
+    command = module_command(__name__)
+    if command is None:  # no interpreter to start: here, where an interrupt waits for its end
+        _write(source, destination, number, n_threads, importance)
+        return
+    asked = {
+        "source": str(source.absolute()),
+        "destination": str(destination.absolute()),
+        "number": number,
+        "n_threads": n_threads,
+        "importance": None if importance is None else str(importance.absolute()),
+    }
+    ended = subprocess.run(
+        [*command, json.dumps(asked)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=environment(_ON_THE_CPU),
+        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+    )
+    said = ended.stdout.decode("utf-8", "replace").strip()
+    if said:
+        raise EngineError(said)
+    if ended.returncode:
+        raise EngineError(f"quantising {source} failed: its process {death(ended.returncode)}")
+
+
+def _write(
+    source: Path, destination: Path, number: int, n_threads: int, importance: Path | None
+) -> None:
+    init_backend()
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.ftype = number
+    params.allow_requantize = True
+    params.nthread = n_threads
+    matrix = read_importance(importance) if importance is not None else None
+    if matrix is not None:
+        params.imatrix = ctypes.cast(matrix.native, type(params.imatrix))
+    last_error()
+    code = llama_cpp.llama_model_quantize(
+        os.fsencode(source), os.fsencode(destination), ctypes.byref(params)
+    )
+    if code != 0:
+        raise EngineError(
+            f"llama.cpp could not quantise {source}: {last_error() or 'no reason given'}"
+        )
+
+
+def main() -> int:
+    """The process: 0 and no words, or 1 and the reason on stdout."""
+    asked = json.loads(sys.argv[1])
+    named = {
+        name: asked[name] if asked[name] is None else Path(asked[name])
+        for name in ("source", "destination", "importance")
+    }
+    try:
+        _write(number=asked["number"], n_threads=asked["n_threads"], **named)
+    except LocalspecError as error:
+        sys.stdout.buffer.write(str(error).encode("utf-8", "replace"))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
