@@ -60,7 +60,7 @@ def test_an_id_that_the_draft_does_not_have_is_not_fed_to_it(tiny_dir: Path) -> 
 
 def test_vocabularies_that_differ_are_refused_at_load(tiny_dir: Path) -> None:
     """Both sizes, the first differing id with both texts, and what to do instead."""
-    with pytest.raises(VocabularyMismatchError, match="the first is .*`--draft none`"):
+    with pytest.raises(VocabularyMismatchError, match=r"the first is .*`--draft none`"):
         Session(
             write(tiny_dir, "attention"),
             tiny_models.write_llama(tiny_dir / "plain-words.gguf", vocab="plain"),
