@@ -19,7 +19,7 @@ from tests.cases.proof import shown_by
 from tests.scripted_talker import ScriptedTalker, plain, round_of, script
 from tests.tui.driving import Driven, run, shown
 
-MARKUP = ["[/]", "[bold", "a[0]", "[#888]x[/#999]", "\\[", "[@click=app.quit]x[/]", "[a](file:/b)"]
+MARKUP = ["[/]", "[bold", "a[0] [#888]x[/#999]", "[@click=app.quit]x[/]"]
 CODES = {
     "clipboard": "\x1b]52;c;aGk=\x07",
     "clear": "\x1b[2J",
@@ -69,12 +69,9 @@ def test_no_escape_code_reaches_a_terminal(code: str, monkeypatch: pytest.Monkey
     assert visible("a\n\tb é 語 🙂") == "a\n\tb é 語 🙂"
 
 
-@pytest.mark.parametrize("code", sorted(CODES))
 @pytest.mark.parametrize("view", ["inline", "off", "inspector"])
-def test_no_escape_code_reaches_the_screen_of_the_chat(
-    tmp_path: Path, code: str, view: str
-) -> None:
-    text = f"a{CODES[code]}b"
+def test_no_escape_code_reaches_the_screen_of_the_chat(tmp_path: Path, view: str) -> None:
+    text = f"a{''.join(CODES.values())}b"
 
     async def body(test: Driven) -> None:
         await test.ask("go")
