@@ -1,8 +1,22 @@
-"""C, the numbers: temperature 0, one array for draw and ratio, overflow."""
+"""C. Speculative sampling: the law, and the numbers it is computed from."""
 
 from __future__ import annotations
 
 from tests.cases.proof import shown_by
+
+
+def test_the_law() -> None:
+    """Every transform is in p before the ratio; q is one-hot for a draft that chose its best token,
+    and what it was drawn from otherwise; wrong pairings and mere equality are found out."""
+    shown_by(
+        "unit.test_law.test_output_law_is_the_targets",
+        "unit.test_law.test_wrong_verifier_is_found_out",
+        "unit.test_law.test_block_gains_nothing_with_a_deterministic_draft",
+        "unit.test_law.test_first_token_is_kept_with_the_overlap_of_p_and_q",
+        "unit.test_law_controlled.test_deterministic_drafts_may_be_trimmed",
+        "tiny.test_law_end_to_end.test_the_law_is_the_targets",
+        "unit.test_sampling.test_chain_agrees_with_the_reference",
+    )
 
 
 def test_temperature_zero_and_nearly_zero() -> None:

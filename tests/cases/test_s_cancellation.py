@@ -1,4 +1,8 @@
-"""S. Cancellation."""
+"""S. Cancellation.
+
+Not shown here: quitting in the middle of a download. The thread that fetches is a daemon, so the
+process ends with the screen (localspec.talk.speaker); no test kills a download from the chat.
+"""
 
 from __future__ import annotations
 
