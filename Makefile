@@ -18,7 +18,7 @@ help:
 	@sed -n '1,5s/^# //p' Makefile
 
 run: setup
-	@$(BIN)/localspec run --temp 0 --max-tokens 200 -- "$$PROMPT"
+	@$(BIN)/localspec run --temp 0 --max-tokens 400 -- "$$PROMPT"
 
 test: setup-dev
 	$(BIN)/ruff check .

@@ -14,7 +14,7 @@ from typing import Any
 from localspec.library.footprint import Setting
 from localspec.library.gguf_header import GGUFHeader
 from localspec.library.vocabulary_match import compare_vocabularies
-from localspec.llama.context import CancelFlag, Context
+from localspec.llama.context import CancelFlag, Context, whole_n_ctx
 from localspec.llama.devices import engine_identity, physical_cores, supports_gpu_offload
 from localspec.llama.machine import Machine, this_machine
 from localspec.llama.model import Model
@@ -168,6 +168,11 @@ class Pair:
         self.target = self._context(
             target, _target_cache(options), max_rows=_TARGET_ROWS, n_ctx=self.memory.n_ctx
         )
+        if options.n_ctx is not None and options.n_ctx < self.target.n_ctx == self.memory.n_ctx:
+            self.notes.append(
+                f"the context has {self.target.n_ctx:,} tokens instead of {options.n_ctx:,}: "
+                "llama.cpp makes them in steps of 256"
+            )
         self.rollback_refused = rollback_refused(self.target)
         self.draft: Context | None = None
         if self.draft_header is None:
@@ -255,7 +260,8 @@ def _setting(header: GGUFHeader, options: LoadOptions, cache: str, n_rows: int) 
 
 
 def _n_ctx(header: GGUFHeader, options: LoadOptions) -> int:
-    return options.n_ctx or min(DEFAULT_N_CTX, header.context_length or DEFAULT_N_CTX)
+    n_ctx = options.n_ctx or min(DEFAULT_N_CTX, header.context_length or DEFAULT_N_CTX)
+    return whole_n_ctx(n_ctx)
 
 
 def _target_cache(options: LoadOptions) -> str:

@@ -51,7 +51,8 @@ def recommend(board: Board, limits: Limits | None = None) -> Recommendation:
     limits = limits or Limits()
     ranked = board.ranked
     if not ranked:
-        return Recommendation(("Nothing could be measured, so nothing is recommended.",))
+        words = "Nothing could be measured" if board.failed else "No pair was measured to its end"
+        return Recommendation((f"{words}, so nothing is recommended.",))
     fastest = ranked[0]
     sentences = [f"Fastest: {_told(board, fastest)}", *_alike(board, ranked)]
     best: Configuration | None = None

@@ -58,6 +58,12 @@ def chat(prompt: str | None, **given: Any) -> None:
         saved.set_system(given["system"])
 
     is_screen = sys.stdin.isatty() and sys.stdout.isatty()
+    if is_screen and not sys.stderr.isatty():  # Textual draws there
+        click.echo(
+            "localspec: note: stderr is not a terminal, and the screen is drawn there: the chat "
+            "goes line by line"
+        )
+        is_screen = False
     plain = given["plain"] or not is_screen or os.environ.get("TERM", "") in ("", "dumb")
     talk = Chat(Speaker(open_pair), settings, saved)
     if plain:

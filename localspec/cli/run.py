@@ -67,7 +67,7 @@ def run(prompt: str | None, **given: Any) -> None:
         finished, interrupted, events = _show(session, begin, given)
         for note in finished.stats.notes:
             click.echo(f"localspec: note: {visible(note)}", err=True)
-        click.echo(stats_line(finished.stats), err=True)
+        click.echo(stats_line(finished.stats, finished.reason), err=True)
         if trace is not None and not interrupted:
             _record(session, Path(trace), question, answer, events)
         elif trace is not None:
@@ -76,9 +76,10 @@ def run(prompt: str | None, **given: Any) -> None:
         sys.exit(EXIT_INTERRUPTED)
 
 
-def stats_line(stats: Stats) -> str:
+def stats_line(stats: Stats, reason: str) -> str:
     """One line: tokens, speed, acceptance, tokens per pass, where the time went."""
-    parts = [f"{stats.predicted_n} tokens"]
+    cut = {"length": " (cut at --max-tokens)", "context": " (cut: the context is full)"}
+    parts = [f"{stats.predicted_n} tokens{cut.get(reason, '')}"]
     if stats.predicted_n:
         parts.append(f"{stats.predicted_per_second:.1f} tokens/s")
     rate = stats.acceptance_rate
@@ -129,9 +130,13 @@ def _loaded(session: Session) -> str:
     target = session.target_path.name
     draft = session.draft_path.name if session.draft_path else "no draft model"
     return visible(
-        f"{target} + {draft} · {session.device}, {session.n_threads} threads · "
+        f"{target} + {draft} · {session.device}, {_n_threads(session.n_threads)} · "
         f"context {session.n_ctx:,} tokens"
     )
+
+
+def _n_threads(n: int) -> str:
+    return f"{n} thread" if n == 1 else f"{n} threads"
 
 
 def _introduce(session: Session, *, adaptive: bool, verbose: bool) -> None:

@@ -118,7 +118,7 @@ def _fetch(
             f"{file.file or file.name} is not on this machine and HF_HUB_OFFLINE forbids "
             "fetching it: unset it once, or give a path"
         )
-    reason = f"{file.file or file.name} is not on the hub"
+    reason = f"the catalog names no hub repository for {file.file or file.name}"
     if file.repo:
         try:
             return _from_hub(file, on_progress)

@@ -23,7 +23,7 @@ from localspec.llama.checkpoints import Checkpoints
 from localspec.llama.model import Model
 from localspec.llama.native import cache_type, last_error
 
-__all__ = ["CancelFlag", "Cancelled", "Context", "common_prefix"]
+__all__ = ["CancelFlag", "Cancelled", "Context", "common_prefix", "whole_n_ctx"]
 
 _FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
 
@@ -59,6 +59,11 @@ class CancelFlag:
         return self._buffer[0] != b"\x00"
 
 
+def whole_n_ctx(n_ctx: int) -> int:
+    """As llama.cpp makes it: the next multiple of 256."""
+    return -(-n_ctx // 256) * 256
+
+
 class Context:
     """A single sequence of tokens in one model's memory.
 
@@ -86,7 +91,7 @@ class Context:
         self.model = model
         self.cancel = cancel or CancelFlag()
         self.ids: list[int] = []
-        n_ctx = -(-n_ctx // 256) * 256
+        n_ctx = whole_n_ctx(n_ctx)
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = n_ctx
         params.n_batch = params.n_ubatch = min(n_batch, n_ctx)

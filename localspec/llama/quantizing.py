@@ -43,18 +43,25 @@ def write_level(
         "n_threads": n_threads,
         "importance": None if importance is None else str(importance.absolute()),
     }
-    ended = subprocess.run(
+    with subprocess.Popen(
         [*command, json.dumps(asked)],
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         env=environment(_ON_THE_CPU),
         creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-    )
-    said = ended.stdout.decode("utf-8", "replace").strip()
+    ) as process:
+        try:
+            out, _ = process.communicate()
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+    said = out.decode("utf-8", "replace").strip()
     if said:
         raise EngineError(said)
-    if ended.returncode:
-        raise EngineError(f"quantising {source} failed: its process {death(ended.returncode)}")
+    if process.returncode:
+        raise EngineError(f"quantising {source} failed: its process {death(process.returncode)}")
 
 
 def _write(

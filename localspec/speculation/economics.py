@@ -62,8 +62,9 @@ def look(costs: Costs, *, depth: int = 0, n_draft_max: int = 16) -> Outlook:
             / k
             for k in range(1, n_draft_max + 1)
         )
+        verdict = "cannot pay" if best_ratio <= 1.0 else "can hardly pay"
         words = (
-            f"a draft model cannot pay here: even if every guess were right, {best_k} a round "
+            f"a draft model {verdict} here: even if every guess were right, {best_k} a round "
             f"would run at {best_ratio:.2f} times plain speed ({numbers}). "
             + _remedy(needed, draft[1])
         )

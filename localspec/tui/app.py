@@ -146,7 +146,7 @@ class ChatApp(App[int]):
         if self.chat.loading is not None:
             self.chat.stop_loading()
         elif composer.editing:
-            composer.put("")
+            composer.leave_editing()
         else:
             composer.focus()
 
@@ -273,6 +273,11 @@ class ChatApp(App[int]):
         shown.display = bool(words)
         if words:
             shown.update(Content(words))
+
+    def on_turn_view_typed(self, event: TurnView.Typed) -> None:
+        """Someone writes, with the focus still on a message."""
+        self.composer.focus()
+        self.composer.insert(event.character)
 
     def on_turn_view_asked(self, event: TurnView.Asked) -> None:
         """A key on a message."""

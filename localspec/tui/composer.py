@@ -59,15 +59,23 @@ class Composer(TextArea):
         self.editing: str | None = None
         self._at: int | None = None  # in the history
         self._draft = ""  # what was written before the history was walked
+        self._aside = ""  # what was written before an earlier question came to be edited
 
     def put(self, text: str, editing: str | None = None) -> None:
-        """Replace the text and go to its end."""
+        """Replace the text and go to its end; what an edit replaces comes back behind it."""
+        if editing is not None and self.editing is None:
+            self._aside = self.text
         self.editing = editing
         self.set_class(editing is not None, "-editing")
         self.border_title = "editing an earlier question: Esc leaves it" if editing else None
         self.load_text(text)
         self.move_cursor(self.document.end)
         self.focus()
+
+    def leave_editing(self) -> None:
+        """Back to what was being written."""
+        text, self._aside = self._aside, ""
+        self.put(text)
 
     def action_submit(self) -> None:
         """Send, unless there is nothing."""
@@ -78,7 +86,7 @@ class Composer(TextArea):
             self.sent.append(text)
         self._at = None
         editing = self.editing
-        self.put("")
+        self.leave_editing()
         self.post_message(self.Submitted(text, editing))
 
     def action_newline(self) -> None:

@@ -59,6 +59,12 @@ class TurnView(Vertical, can_focus=True):
         turn: Turn
         what: str
 
+    @dataclass
+    class Typed(Message):
+        """A character that is no key of a message: it belongs to the message box."""
+
+        character: str
+
     def __init__(self, turn: Turn, conversation: Conversation, *, marked: bool = False) -> None:
         super().__init__(classes=f"-{turn.role}")
         self.turn = turn
@@ -115,6 +121,12 @@ class TurnView(Vertical, can_focus=True):
         for shown in self.query(".thinking").results(Static):
             shown.update(self._thinking())
 
+    def on_key(self, event: events.Key) -> None:
+        """Text that is typed here goes where text goes."""
+        if event.character is not None and event.is_printable and event.key not in _KEYS:
+            event.stop()
+            self.post_message(self.Typed(event.character))
+
     def on_click(self, event: events.Click) -> None:
         """A click on the folded thinking opens it."""
         if event.widget is not None and event.widget.has_class("thinking"):
@@ -150,6 +162,9 @@ class TurnView(Vertical, can_focus=True):
             "context": "the context is full: /new begins afresh, --ctx-size makes it larger",
         }.get(self.turn.reason or "")
         return visible("\n".join([*said, *([why] if why else [])]))
+
+
+_KEYS = frozenset("cyberto")  # those of BINDINGS
 
 
 def marked_content(marks: Iterable[Mark], *, rejected: bool = True, plain: bool = False) -> Content:

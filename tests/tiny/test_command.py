@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -16,6 +17,9 @@ import pytest
 
 import localspec
 from localspec import LocalspecError
+from localspec.errors import EngineError
+from localspec.llama import quantizing
+from localspec.llama.quantize import quantize
 from tests import tiny_models
 
 _CACHE = tempfile.TemporaryDirectory()  # costs of tiny models stay out of the user's cache
@@ -49,7 +53,14 @@ def test_text_on_stdout_one_line_of_figures_on_stderr(run_pair: list[object]) ->
     assert ended.stdout
     lines = ended.stderr.strip().splitlines()
     assert len([line for line in lines if not line.startswith("localspec: note: ")]) == 1
-    for figure in ("20 tokens ·", "tokens/s", "judged", "per target pass", "draft", "verify"):
+    for figure in (
+        "20 tokens (cut at --max-tokens) ·",
+        "tokens/s",
+        "judged",
+        "per target pass",
+        "draft",
+        "verify",
+    ):
         assert figure in ended.stderr
 
 

@@ -198,6 +198,41 @@ def test_keys_on_a_message(tmp_path: Path) -> None:
     run(tmp_path, body, talker)
 
 
+def test_leaving_an_edit_gives_back_what_was_being_written(tmp_path: Path) -> None:
+    async def body(test: Driven) -> None:
+        await test.ask("first")
+        test.composer.put("half a question")
+        question = test.app.transcript.query(TurnView).first()
+        question.focus()
+        await test.pilot.press("e")
+        await test.until(lambda: test.composer.editing is not None)
+        assert test.composer.text == "first"
+        await test.pilot.press("escape")
+        assert test.composer.editing is None
+        assert test.composer.text == "half a question"
+        question.focus()
+        await test.pilot.press("e")
+        await test.until(lambda: test.composer.editing is not None)
+        await test.pilot.press("enter")  # asked once more
+        await test.until(lambda: test.composer.text == "half a question")
+        await test.idle()
+
+    run(tmp_path, body, ScriptedTalker([ANSWER, ANSWER]))
+
+
+def test_what_is_typed_on_a_message_goes_to_the_box(tmp_path: Path) -> None:
+    async def body(test: Driven) -> None:
+        await test.ask("first")
+        test.app.transcript.focus_last()
+        await test.pilot.pause()
+        await test.pilot.press("slash", "h", "e")
+        await test.until(lambda: test.composer.text == "/he")
+        assert test.app.focused is test.composer
+        assert test.composer.editing is None
+
+    run(tmp_path, body, ScriptedTalker([ANSWER]))
+
+
 def test_editing_asks_differently_on_a_branch(tmp_path: Path) -> None:
     talker = ScriptedTalker([ANSWER, script([plain(0, "other")])])
 

@@ -132,7 +132,7 @@ def test_verdicts(found: Board) -> None:
 
 
 def test_nothing_measured_recommends_nothing() -> None:
-    assert "Nothing could be measured" in recommend(board()).sentences[0]
+    assert "No pair was measured to its end" in recommend(board()).sentences[0]
 
 
 def test_the_pareto_front_holds_what_nothing_beats_in_both() -> None:

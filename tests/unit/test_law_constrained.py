@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from localspec.errors import EngineError, NoTokenError
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.params import SamplingParams
 from localspec.speculation.constraint import Constraint
@@ -240,14 +241,28 @@ def test_the_coin_of_xtc_belongs_to_the_position() -> None:
     assert [len(law.ids) for law in later] == kept[10:]
 
 
-def test_a_row_without_a_law_raises_when_it_is_reached() -> None:
-    from localspec.errors import EngineError
+class DeadEnd(Toy):
+    """Nothing may come behind token 1."""
 
-    dead = np.full(N_VOCAB, -np.inf, np.float32)
+    def after(self, token: int) -> DeadEnd | None:
+        return DeadEnd(token) if self._allows(token) else None
+
+    def _allows(self, token: int) -> bool:
+        return self.last != 1
+
+
+def test_a_row_without_a_law_raises_when_it_is_reached() -> None:
     fine = np.zeros(N_VOCAB, np.float32)
-    law = TargetLaw(PARAMS, 0)
-    laws = law.rows([fine, dead], [9], 1, [1])
+    states = Constraint(DeadEnd(), lambda text: (), lambda token: b"x")
+    law = TargetLaw(PARAMS, 0, constraint=states)
+    laws = law.rows([fine, fine], [9], 1, [1])
     law.advance(laws, [0])  # the draft was refused before it
-    law.rows([fine, dead], [9], 1, [1])
-    with pytest.raises(EngineError):
+    law.rows([fine, fine], [9], 1, [1])
+    with pytest.raises(NoTokenError):
         law.advance(laws, [1, 2])
+
+
+def test_a_poisoned_row_raises_at_once() -> None:
+    fine, dead = np.zeros(N_VOCAB, np.float32), np.full(N_VOCAB, -np.inf, np.float32)
+    with pytest.raises(EngineError, match="the model returned -inf"):
+        TargetLaw(PARAMS, 0).rows([fine, dead], [9], 1, [1])
