@@ -112,7 +112,7 @@ class Sweep:
         mine = [row for row in self._results.rows if _key(row) == pair.key]
         is_measured = any(row["type"] == "pair" for row in mine)
         if not is_measured:
-            self._tell("pair", number, pair, "starting")
+            self._tell("pair", number, pair, "loading, and measuring costs")
             error = self._broken(pair) or self._run_worker(number, pair, mine)
             if error is not None:
                 self._fail(number, pair, error)

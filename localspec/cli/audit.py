@@ -68,7 +68,11 @@ def report(session: Session, found: Audit) -> list[str]:
         if found.n_drafted:
             return [f"{same}; {found.n_drafted} were drafted on the way"]
         notes = [f"note: {note}" for note in found.notes]
-        return [f"{same}, but nothing was drafted, so this shows little", *notes]
+        return [
+            f"{same}, but nothing was drafted, so this shows "
+            "little: --n-draft 4 drafts in any case",
+            *notes,
+        ]
     lines = [
         f"{found.verdict}: the first {found.n_same} tokens are the same; then plain says "
         f"{_name(session, found.plain_token)}, speculative {_name(session, found.our_token)}"

@@ -163,7 +163,10 @@ class Stats:
 
     @property
     def tokens_per_pass(self) -> float:
-        """Answer tokens for each target decode; 1.0 is plain decoding."""
+        """Answer tokens for each target decode; 1.0 is plain decoding.
+
+        A decode whose only token is the end counts, and adds no token of the answer.
+        """
         return self.predicted_n / self.n_passes if self.n_passes else 0.0
 
     def timings(self) -> dict[str, float | int]:

@@ -63,7 +63,11 @@ def _why_not_drafting(chat: Chat) -> str:
     for note in last.notes if last is not None else ():
         if "draft" in note:
             return note
-    return chat.outlook if chat.outlook and "cannot pay" in chat.outlook else ""
+    if chat.outlook and "pay here" in chat.outlook:
+        return chat.outlook
+    if last is not None and last.timings.get("predicted_n") and not last.timings.get("draft_n"):
+        return "nothing was worth drafting in this answer; /ndraft 4 drafts all the same"
+    return ""
 
 
 def welcome_words(chat: Chat) -> str:

@@ -318,3 +318,9 @@ def test_a_one_of_of_constants_compares_no_pairs(monkeypatch: pytest.MonkeyPatch
     monkeypatch.undo()
     with pytest.raises(InvalidOptionError, match="several branches"):
         schema_to_gbnf({"oneOf": [{"const": 1}, {"enum": [2, 1]}]})
+
+
+@pytest.mark.parametrize("options", [{"logit_bias": {10**6: -5.0}}, {"logit_bias": {-1: 1.0}}])
+def test_a_bias_on_no_token_is_told(session: Session, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOptionError, match="logit_bias names token"):
+        session.complete("the", max_tokens=1, **options)

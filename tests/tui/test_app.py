@@ -220,6 +220,14 @@ def test_leaving_an_edit_gives_back_what_was_being_written(tmp_path: Path) -> No
     run(tmp_path, body, ScriptedTalker([ANSWER, ANSWER]))
 
 
+def test_an_answer_without_drafts_says_how_to_have_some(tmp_path: Path) -> None:
+    async def body(test: Driven) -> None:
+        await test.ask("hm")
+        assert "nothing was worth drafting in this answer; /ndraft 4" in test.line("#status")
+
+    run(tmp_path, body, ScriptedTalker([script([plain(0, "a"), plain(1, "b")])]))
+
+
 def test_what_is_typed_on_a_message_goes_to_the_box(tmp_path: Path) -> None:
     async def body(test: Driven) -> None:
         await test.ask("first")
