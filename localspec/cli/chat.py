@@ -15,6 +15,8 @@ from localspec.errors import InvalidOptionError, SavedChatError
 
 __all__ = ["chat"]
 
+_SWITCH_S = 0.0005
+
 
 @click.command()
 @click.argument("prompt", required=False)
@@ -79,6 +81,8 @@ def _on_screen(talk: Any, prompt: str | None, given: dict[str, Any]) -> int:
 
     from localspec.tui.app import ChatApp
 
+    # The thread that decodes gets the interpreter back sooner while the screen is drawn.
+    sys.setswitchinterval(_SWITCH_S)
     disable_progress_bars()  # they would draw over the screen
     history = [turn.text for turn in talk.conversation if turn.role == "user"]
     app = ChatApp(

@@ -18,6 +18,7 @@ __all__ = ["Checked", "check_gbnf", "literal"]
 _MAX_REPETITIONS = 2000  # llama-grammar.cpp, MAX_REPETITION_THRESHOLD
 _MAX_DEPTH = 100
 _MAX_CHARS = 1_000_000
+_MAX_ALTERNATIVES = 4_000
 _ESCAPES = {"x": 2, "u": 4, "U": 8}
 _PLAIN_ESCAPES = 'trn\\"[]-'
 
@@ -156,6 +157,11 @@ class _Reader:
             self._at += 1
             self._space(newlines=True)
             rule.alternatives.append(self._sequence(nested=nested))
+            if len(rule.alternatives) > _MAX_ALTERNATIVES:
+                self.fail(
+                    f"a rule has more than {_MAX_ALTERNATIVES:,} alternatives, each of which is "
+                    "compared with every token: choose among fewer, or in two steps"
+                )
 
     def _sequence(self, *, nested: bool) -> list[str | None]:
         items: list[str | None] = []

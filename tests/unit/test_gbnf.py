@@ -117,3 +117,10 @@ def test_a_model_class_gives_its_schema() -> None:
     made = wanted_grammar(Point)
     assert made is not None
     assert '\\"x\\": ' in made.checked.text
+
+
+def test_too_many_alternatives_are_refused() -> None:
+    many = " | ".join(f'"w{i}"' for i in range(4_001))
+    with pytest.raises(InvalidOptionError, match="more than 4,000 alternatives"):
+        check_gbnf(f"root ::= {many}")
+    check_gbnf(f"root ::= {many.rpartition(' | ')[0]}")
