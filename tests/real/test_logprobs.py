@@ -1,0 +1,57 @@
+"""Log-probabilities of the default pair, against the target's own rows in batches of equal shape.
+
+LOCALSPEC_PROMPTS=50 python -m pytest tests/real/test_logprobs.py -s
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localspec.options import LoadOptions
+from localspec.session import Session
+from localspec.speculation.events import Finished, Round
+from tests.tiny.test_logprobs import alike_logprobs
+
+pytestmark = pytest.mark.real
+
+N_PROMPTS = int(os.environ.get("LOCALSPEC_PROMPTS", "4"))
+SUITE = Path(__file__).parents[2] / "localspec" / "bench" / "prompts.jsonl"
+
+
+@pytest.fixture(scope="module")
+def session(real_pair: tuple[Path, Path]) -> Iterator[Session]:
+    with Session(*real_pair, LoadOptions(n_ctx=2048)) as loaded:
+        yield loaded
+
+
+def prompts() -> list[str]:
+    rows = [json.loads(line) for line in SUITE.read_text("utf-8").splitlines() if line.strip()]
+    texts = [text for row in rows for text in [row.get("prompt") or row["turns"][0]]]
+    return [f"{texts[i % len(texts)][:300]} ({i})" for i in range(N_PROMPTS)]
+
+
+def test_every_logprob_is_plain_decodings_at_equal_batch_shape(session: Session) -> None:
+    worst, n_tokens, n_accepted = 0.0, 0, 0
+    for i, prompt in enumerate(prompts()):
+        ids = session.encode([{"role": "user", "content": prompt}])
+        events = list(session.stream(ids, max_tokens=12, seed=i, n_draft=3, logprobs=5))
+        got = events[-1]
+        assert isinstance(got, Finished)
+        assert got.logprobs is not None
+        rounds = [event for event in events if isinstance(event, Round)]
+        alike = alike_logprobs(session, [*ids, *got.token_ids], rounds)
+        assert len(alike) >= len(got.logprobs) == len(got.token_ids)
+        for entry, row in zip(got.logprobs, alike, strict=False):
+            assert entry.logprob is not None
+            told = [(entry.id, entry.logprob), *((top.id, top.logprob) for top in entry.top)]
+            worst = max(worst, *(abs(value - float(row[token])) for token, value in told))
+            n_accepted += entry.accepted
+        n_tokens += len(got.token_ids)
+    print(f"{N_PROMPTS} prompts, {n_tokens} tokens, {n_accepted} drafted: off by {worst:.1e}")
+    assert worst < 1e-5
+    assert n_accepted > N_PROMPTS
