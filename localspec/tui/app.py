@@ -65,6 +65,7 @@ class ChatApp(App[int]):
     #suggestions { height: auto; max-height: 8; padding: 0 2; color: $text-muted; display: none; }
     #status { height: auto; max-height: 3; padding: 0 1; color: $text-warning; display: none; }
     .-narrow Footer { display: none; }
+    ToastRack { dock: top; align: right top; margin: 1 0 0 0; }
     """
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (60, "-normal"), (110, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -30,7 +30,7 @@ class Composer(TextArea):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Send"),
-        Binding("shift+enter,ctrl+j", "newline", "New line"),
+        Binding("ctrl+j,shift+enter", "newline", "New line"),
         Binding("ctrl+g", "app.edit_outside", "Editor"),
     ]
 
