@@ -99,14 +99,14 @@ def turns(folder: Path) -> list[dict]:
     return found
 
 
-def answer_of(folder: Path, n: int = 1, seconds: float = 300) -> dict:
-    """The n-th answer, once it is on the disk."""
+def answer_of(folder: Path, n: int = 1, seconds: float = 300, every_s: float = 0.005) -> dict:
+    """The n-th answer, once it is on the disk; looked for so rarely that it costs no speed."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         answers = [turn for turn in turns(folder) if turn["role"] == "assistant"]
         if len(answers) >= n:
             return answers[n - 1]
-        time.sleep(0.005)
+        time.sleep(every_s)
     raise SystemExit(f"no answer came in {seconds:.0f} s")
 
 
@@ -129,7 +129,7 @@ def chat_once(args: argparse.Namespace) -> dict[str, float]:
         command = [sys.executable, "-m", "localspec.cli.main", "chat", "--view", args.view,
                    *options(args), PROMPT]  # fmt: skip
         app = Drained(command, {"LOCALSPEC_DATA": folder})
-        answer = answer_of(Path(folder))
+        answer = answer_of(Path(folder), every_s=0.5)
         app.type(b"\x11")
         app.wait()
         return answer["timings"]
