@@ -53,10 +53,11 @@ class Terminal:
             with contextlib.suppress(BaseException):
                 for name in ("COLUMNS", "LINES"):  # they would hide the size set below
                     os.environ.pop(name, None)
+                size = struct.pack("HHHH", lines, columns, 0, 0)
+                fcntl.ioctl(1, termios.TIOCSWINSZ, size)  # here, before anything can ask for it
                 os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})}
                 os.execv(command[0], command)
             os._exit(127)
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     @property
     def text(self) -> str:

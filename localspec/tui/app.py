@@ -70,7 +70,8 @@ class ChatApp(App[int]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (60, "-normal"), (110, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f1", "help", "Help"),
-        Binding("escape", "escape", "Stop", show=False),
+        Binding("escape", "stop", "Stop"),  # in the footer while there is something to stop
+        Binding("escape", "escape", "Back", show=False),
         Binding("ctrl+t,f2", "cycle_view", "Guesses", priority=True),
         Binding("ctrl+r", "retry", "Retry", priority=True),
         Binding("f4", "copy_answer", "Copy", priority=True),
@@ -139,14 +140,25 @@ class ChatApp(App[int]):
         """F1."""
         self.front.show_help()
 
-    def action_escape(self) -> None:
-        """Stop the answer or the load; else leave editing, else go to the message box."""
-        composer = self.composer
-        if self.chat.stop():
-            return
-        if self.chat.loading is not None:
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only what goes on can be stopped."""
+        return self.can_stop if action == "stop" else True
+
+    @property
+    def can_stop(self) -> bool:
+        """True while an answer is written, or a load goes on."""
+        live = self.chat.live
+        return not live.stopping if live is not None else self.chat.loading is not None
+
+    def action_stop(self) -> None:
+        """Stop the answer or the load."""
+        if not self.chat.stop():
             self.chat.stop_loading()
-        elif composer.editing:
+
+    def action_escape(self) -> None:
+        """Leave editing, else go to the message box."""
+        composer = self.composer
+        if composer.editing:
             composer.leave_editing()
         else:
             composer.focus()

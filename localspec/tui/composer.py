@@ -16,6 +16,8 @@ from localspec.tui.status import completed
 __all__ = ["Composer"]
 
 BIG_PASTE = 2_000  # characters from which a paste is counted in tokens
+_IDLE = "Ask something, or / for commands"
+_WRITING = "Esc stops the answer"
 
 
 class Composer(TextArea):
@@ -30,7 +32,7 @@ class Composer(TextArea):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Send"),
-        Binding("ctrl+j,shift+enter", "newline", "New line"),
+        Binding("ctrl+j,shift+enter", "newline", "Newline"),
         Binding("ctrl+g", "app.edit_outside", "Editor"),
     ]
 
@@ -52,7 +54,7 @@ class Composer(TextArea):
             soft_wrap=True,
             compact=False,
             highlight_cursor_line=False,
-            placeholder="Ask something, or / for commands",
+            placeholder=_IDLE,
             id="composer",
         )
         self.sent = history if history is not None else []
@@ -71,6 +73,10 @@ class Composer(TextArea):
         self.load_text(text)
         self.move_cursor(self.document.end)
         self.focus()
+
+    def show_writing(self, is_writing: bool) -> None:
+        """Say in the empty box what can be done now. is_writing: an answer is being written."""
+        self.placeholder = _WRITING if is_writing else _IDLE
 
     def leave_editing(self) -> None:
         """Back to what was being written."""

@@ -142,6 +142,9 @@ class Painter:
         if self._is_new("legend", (chat.settings.view != "off", width)):
             shows = chat.settings.view != "off"
             app.composer.border_subtitle = legend(width - 6, plain=app.no_color) if shows else None
+        if self._is_new("stop", app.can_stop):
+            app.refresh_bindings()
+            app.composer.show_writing(app.can_stop and chat.live is not None)
         app.figures.paint(chat)
 
     def _is_new(self, what: str, value: object) -> bool:

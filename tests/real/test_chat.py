@@ -30,7 +30,7 @@ def test_start_ask_stop_retry_quit_resume(
         terminal.sees("ctx 0/2,048", 120)
         assert "accepted" in terminal.text  # the legend
         terminal.type("Count from one to one hundred in words." + ENTER)
-        terminal.sees("Esc stops")
+        terminal.sees("Esc stops the answer")
         terminal.sees("seven")
         terminal.type(ESCAPE)
         terminal.sees("stopped; /continue goes on")
@@ -48,7 +48,7 @@ def test_start_ask_stop_retry_quit_resume(
         terminal.type("/set max_tokens 500" + ENTER)
         terminal.sees("max_tokens is 500")
         terminal.type("Write a Python class for a binary search tree, with docstrings." + ENTER)
-        terminal.sees("Esc stops")
+        terminal.sees("Esc stops the answer")
         terminal.type(CTRL_Q)
         assert terminal.wait() == 0
         for restored in (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l"):  # screen, cursor, mouse
