@@ -201,7 +201,7 @@ class Pair:
 
     def _context(self, model: Model, cache: str, *, max_rows: int, n_ctx: int) -> Context:
         options = self.options
-        if model.n_ctx_train and n_ctx > model.n_ctx_train:
+        if model.n_ctx_train and n_ctx > whole_n_ctx(model.n_ctx_train):
             self.notes.append(
                 f"n_ctx {n_ctx:,} is more than the {model.n_ctx_train:,} tokens that "
                 f"{model.path.name} was trained for: expect worse text beyond"

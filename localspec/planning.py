@@ -130,17 +130,11 @@ class Planner:
 
     def _params(self, options: Options) -> SamplingParams:
         params = options.sampling()
-        n_vocab = self._pair.target.n_vocab
-        for name, ids in (("logit_bias", options.logit_bias), ("stop_ids", options.stop_ids)):
-            strange = [token for token in ids if not 0 <= token < n_vocab]
-            if strange:
-                raise InvalidOptionError(
-                    f"{name} names token {strange[0]}, but the ids of "
-                    f"{self._pair.target.model.path.name} are 0 to {n_vocab - 1:,}"
-                )
+        vocabulary = self._pair.target.model.vocabulary
+        vocabulary.require_known(tuple(options.logit_bias), "logit_bias")
         if not options.ignore_eos:
             return params
-        never = dict.fromkeys(self._pair.target.model.vocabulary.eog_ids, -math.inf)
+        never = dict.fromkeys(vocabulary.eog_ids, -math.inf)
         return replace(params, logit_bias={**params.logit_bias, **never})
 
     def _constraint(self, options: Options, notes: list[str]) -> Constraint | None:

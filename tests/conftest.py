@@ -49,6 +49,17 @@ def loose_pair(tiny_dir: Path) -> Iterator[Session]:
 
 
 @pytest.fixture(scope="module")
+def ending_pair(tiny_dir: Path) -> Iterator[Session]:
+    """As loose, and the answers end by themselves."""
+    target = tiny_models.write_llama(tiny_dir / "ending.gguf", vocab="bytes", ends=True)
+    draft = tiny_models.write_llama(
+        tiny_dir / "ending-draft.gguf", vocab="bytes", noise=0.1, ends=True
+    )
+    with Session(target, draft) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
 def pair(tiny_target: Path, tiny_draft: Path) -> Iterator[Session]:
     with Session(tiny_target, tiny_draft) as session:
         yield session

@@ -15,7 +15,10 @@ __all__ = ["JsonPrinter", "StyledPrinter", "TextPrinter"]
 
 
 class TextPrinter:
-    """The text alone, as it is released; control characters are made visible on a terminal."""
+    """The text alone, as it is released, and a line end behind a text without one.
+
+    Control characters are made visible on a terminal.
+    """
 
     def __init__(self, out: IO[str], *, terminal: bool) -> None:
         self._out = out
@@ -30,8 +33,8 @@ class TextPrinter:
             self._out.flush()
 
     def end(self) -> None:
-        """Leave the cursor at the start of a line."""
-        if self._terminal and self._last != "\n":
+        """End the last line, so that what follows (figures, a prompt) begins one."""
+        if self._last != "\n":
             self._out.write("\n")
         self._out.flush()
 

@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import llama_cpp
@@ -45,14 +46,16 @@ def write_level(
     }
     with subprocess.Popen(
         [*command, json.dumps(asked)],
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,  # its end tells the process that nobody waits any more
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=environment(_ON_THE_CPU),
         creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
     ) as process:
+        assert process.stdout is not None
         try:
-            out, _ = process.communicate()
+            out = process.stdout.read()
+            process.wait()
         except BaseException:
             process.kill()
             process.wait()
@@ -85,8 +88,16 @@ def _write(
         )
 
 
+def _end_with_stdin() -> None:
+    """A parent that was killed leaves no process behind that works for hours."""
+    while os.read(0, 1):
+        pass
+    os._exit(1)
+
+
 def main() -> int:
-    """The process: 0 and no words, or 1 and the reason on stdout."""
+    """The process: 0 and no words, or 1 and the reason on stdout. It ends with its stdin."""
+    threading.Thread(target=_end_with_stdin, daemon=True).start()
     asked = json.loads(sys.argv[1])
     named = {
         name: asked[name] if asked[name] is None else Path(asked[name])

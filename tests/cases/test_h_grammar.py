@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,16 +10,11 @@ import pytest
 from benchmarks.schema_check import errors_of
 from localspec.session import Session
 from localspec.speculation.events import Round
-from tests import tiny_models
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    folder = tmp_path_factory.mktemp("h")
-    target = tiny_models.write_llama(folder / "t.gguf", vocab="bytes", ends=True)
-    draft = tiny_models.write_llama(folder / "d.gguf", vocab="bytes", noise=0.2, ends=True)
-    with Session(Path(target), Path(draft)) as loaded:
-        yield loaded
+def session(ending_pair: Session) -> Session:
+    return ending_pair
 
 
 NULLABLE = {

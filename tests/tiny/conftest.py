@@ -14,6 +14,9 @@ import pytest
 from localspec import pair
 from localspec.library import measured_costs
 from localspec.llama import vetting
+from localspec.llama.context import Context
+from localspec.llama.model import Model
+from tests import tiny_models
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -38,3 +41,17 @@ def no_trials() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vetting, "probe", lambda path, size_bytes: None)
         yield
+
+
+@pytest.fixture(scope="module")
+def contexts(tiny_dir: Path) -> Iterator[tuple[Context, Context]]:
+    """Target and draft over the small vocabulary, whose laws can be written out."""
+    paths = [tiny_dir / "law-target.gguf", tiny_dir / "law-draft.gguf"]
+    tiny_models.write_llama(paths[0])
+    tiny_models.write_llama(paths[1], noise=0.1)
+    with Model(paths[0]) as target_model, Model(paths[1]) as draft_model:
+        target = Context(target_model, n_ctx=256, n_threads=1)
+        draft = Context(draft_model, n_ctx=256, n_threads=1, max_rows=1)
+        yield target, draft
+        draft.close()
+        target.close()

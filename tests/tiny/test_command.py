@@ -310,3 +310,52 @@ def test_a_quantiser_that_dies_is_a_named_error(
     monkeypatch.setattr(quantizing, "module_command", lambda _: dying)
     with pytest.raises(EngineError, match="killed by SIGABRT"):
         quantize(tiny_target, tmp_path / "out.gguf", "Q8_0")
+
+
+_GONE = """
+import sys
+from pathlib import Path
+from localspec.llama import quantizing
+
+print(flush=True)
+quantizing.module_command = lambda name: [sys.executable, "-c", SLOW]
+quantizing.write_level(Path("a"), Path("b"), 7, 1, None)
+"""
+_SLOW = """
+import os, sys, threading, time
+from pathlib import Path
+from localspec.llama import quantizing
+
+def slow(**_):
+    Path(FILE).write_text(str(os.getpid()))
+    time.sleep(60)
+
+quantizing._write = slow
+sys.exit(quantizing.main())
+"""
+
+
+def test_a_quantiser_whose_parent_is_killed_ends(tmp_path: Path) -> None:
+    """Nothing asks for its work any more, which may take hours."""
+    told = tmp_path / "pid"
+    slow = f"FILE = {str(told)!r}\n{_SLOW}"
+    parent = subprocess.Popen([sys.executable, "-c", f"SLOW = {slow!r}\n{_GONE}"])
+    deadline = time.monotonic() + 60
+    while not (told.exists() and told.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    pid = int(told.read_text())
+    while _is_running(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        stat = Path(f"/proc/{pid}/stat")  # where there is none, nobody leaves zombies either
+        return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -9,14 +9,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from localspec.llama.context import Context
-from localspec.llama.model import Model
 from localspec.sampling.chain import distribution
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.seeds import sequential_uniforms
@@ -31,7 +29,6 @@ from localspec.speculation.events import Finished, Round
 from localspec.speculation.expected_value import ExpectedValueController, Experience
 from localspec.speculation.model_drafter import ModelDrafter
 from localspec.speculation.splice_drafter import SpliceDrafter
-from tests import tiny_models
 from tests.unit.scripted import scripted_costs
 
 PARAMS = SamplingParams(temperature=1.3, top_k=3, top_p=1.0, min_p=0.0, frequency_penalty=0.6)
@@ -41,19 +38,6 @@ N_SAMPLES = 20_000
 Z_ACCEPT, Z_REFUSE = 4.0, 8.0  # standard deviations; a sound verifier passes 4 all but never
 
 Law = dict[tuple[int, ...], float]
-
-
-@pytest.fixture(scope="module")
-def contexts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, Context]]:
-    folder = tmp_path_factory.mktemp("law")
-    tiny_models.write_llama(folder / "t.gguf")
-    tiny_models.write_llama(folder / "d.gguf", noise=0.1)
-    with Model(Path(folder / "t.gguf")) as t, Model(Path(folder / "d.gguf")) as d:
-        target = Context(t, n_ctx=256, n_threads=1)
-        draft = Context(d, n_ctx=256, n_threads=1, max_rows=1)
-        yield target, draft
-        draft.close()
-        target.close()
 
 
 @pytest.fixture(scope="module")

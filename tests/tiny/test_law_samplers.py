@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ import pytest
 from localspec.grammar.gbnf import check_gbnf
 from localspec.llama.context import Context
 from localspec.llama.grammar import Grammar
-from localspec.llama.model import Model
 from localspec.sampling.chain import adjusted, distribution
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.dry import Dry
@@ -33,7 +31,6 @@ from localspec.speculation.engine import Engine, Limits
 from localspec.speculation.events import Finished
 from localspec.speculation.model_drafter import ModelDrafter
 from localspec.speculation.splice_drafter import SpliceDrafter
-from tests import tiny_models
 from tests.tiny.test_law_end_to_end import Z_ACCEPT, Z_REFUSE, Law, chi_square_z
 
 PROMPT = [5, 17, 9, 33, 12, 5, 17, 9]
@@ -59,19 +56,6 @@ CASES: dict[str, tuple[dict[str, Any], str | None, tuple[str, ...]]] = {
     "grammar": ({}, GRAMMAR, ("match", *DRAWN)),
     "grammar and mirostat": ({"mirostat": 2, "mirostat_tau": 2.6}, GRAMMAR, ("match",)),
 }
-
-
-@pytest.fixture(scope="module")
-def contexts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, Context]]:
-    folder = tmp_path_factory.mktemp("samplers")
-    tiny_models.write_llama(folder / "t.gguf")
-    tiny_models.write_llama(folder / "d.gguf", noise=0.1)
-    with Model(Path(folder / "t.gguf")) as t, Model(Path(folder / "d.gguf")) as d:
-        target = Context(t, n_ctx=256, n_threads=1)
-        draft = Context(d, n_ctx=256, n_threads=1, max_rows=1)
-        yield target, draft
-        draft.close()
-        target.close()
 
 
 def plain_law(target: Context, params: SamplingParams, grammar: str | None) -> Law:

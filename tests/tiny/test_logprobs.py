@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,18 +16,13 @@ from localspec.session import Session
 from localspec.speculation.event_json import as_json, round_from_json
 from localspec.speculation.events import Finished, Round
 from localspec.speculation.logprob_json import logprob_from_json
-from tests import tiny_models
 
 N_PROMPTS = 50
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    folder = tmp_path_factory.mktemp("logprobs")
-    target = tiny_models.write_llama(folder / "t.gguf", vocab="bytes", ends=True)
-    draft = tiny_models.write_llama(folder / "d.gguf", vocab="bytes", noise=0.1, ends=True)
-    with Session(Path(target), Path(draft)) as loaded:
-        yield loaded
+def session(ending_pair: Session) -> Session:
+    return ending_pair
 
 
 def prompts() -> list[list[int]]:
