@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from localspec.errors import InvalidOptionError
 from localspec.grammar.gbnf import literal
-from localspec.grammar.numbers import INTEGER, NUMBER, decimals, integers
+from localspec.grammar.numbers import INTEGER, NUMBER, Bounds, decimals, integers
 from localspec.grammar.patterns import ANY_CHARS, HEX4, pattern_rule
 from localspec.grammar.schema_keywords import (
     BY_TYPE,
@@ -189,22 +189,27 @@ class _Writer:
         return self._once("boolean", lambda: '"true" | "false"')
 
     def _integer(self, given: Schema, where: str) -> str:
-        bounds = bounds_of(given, where)
-        if bounds.free:
-            return self._once("integer", lambda: INTEGER)
-        body = integers(bounds)
-        if body is None:
-            raise refusal(where, "no whole number lies within its bounds")
-        return self._named("integer", body)
+        return self._bounded(given, where, "integer", INTEGER, integers)
 
     def _number(self, given: Schema, where: str) -> str:
+        return self._bounded(given, where, "number", NUMBER, decimals)
+
+    def _bounded(
+        self,
+        given: Schema,
+        where: str,
+        name: str,
+        free: str,
+        rule_of: Callable[[Bounds], str | None],
+    ) -> str:
         bounds = bounds_of(given, where)
         if bounds.free:
-            return self._once("number", lambda: NUMBER)
-        body = decimals(bounds)
+            return self._once(name, lambda: free)
+        body = rule_of(bounds)
         if body is None:
-            raise refusal(where, "no number lies within its bounds")
-        return self._named("number", body)
+            what = "whole number" if name == "integer" else "number"
+            raise refusal(where, f"no {what} lies within its bounds")
+        return self._named(name, body)
 
     def _char(self) -> str:
         escapes = f'"\\\\" (["\\\\/bfnrt] | {HEX4})'
