@@ -13,6 +13,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pyte
 
@@ -32,7 +33,7 @@ class _Screen(pyte.Screen):
 class Terminal:
     """Runs `python -m localspec.cli.main ARGS` on a screen of columns × lines.
 
-    raw: every byte that the program wrote.
+    raw: every byte that the program wrote. stderr: a file that stands behind its stderr.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Terminal:
         columns: int = 100,
         lines: int = 30,
         env: Mapping[str, str] | None = None,
+        stderr: Path | None = None,
     ) -> None:
         self.raw = b""
         self._screen = _Screen(columns, lines)
@@ -55,6 +57,8 @@ class Terminal:
                     os.environ.pop(name, None)
                 size = struct.pack("HHHH", lines, columns, 0, 0)
                 fcntl.ioctl(1, termios.TIOCSWINSZ, size)  # here, before anything can ask for it
+                if stderr is not None:
+                    os.dup2(os.open(stderr, os.O_WRONLY | os.O_CREAT), 2)
                 os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})}
                 os.execv(command[0], command)
             os._exit(127)

@@ -3,7 +3,7 @@
 - No colours, a dumb terminal, a pipe: tests/tui/test_screens.py, test_no_color;
   tests/real/test_chat.py, test_line_by_line_where_the_terminal_is_dumb; below.
 - A paste of many lines: below; 30,000 lines with CRLF, counted in tokens before they are sent:
-  tests/tui/test_app.py, test_a_big_paste_is_whole_and_counted.
+  tests/tui/test_composer.py, test_a_big_paste_is_whole_and_counted.
 - Megabytes in the log: below, without a clock; the long answer is painted in pieces that are
   frozen (localspec.tui.live_view).
 - Markdown parsed again on every tick: below: the part that is parsed again does not grow.
@@ -51,7 +51,7 @@ def test_a_paste_of_three_lines_is_one_message(tmp_path: Path, end: str) -> None
         assert asked == ["one\ntwo\nthree"]
 
     run(tmp_path, body, ScriptedTalker())
-    shown_by("tui.test_app.test_a_big_paste_is_whole_and_counted")
+    shown_by("tui.test_composer.test_a_big_paste_is_whole_and_counted")
 
 
 def test_a_message_of_400_kilobytes_is_kept_whole_and_shown_in_part(tmp_path: Path) -> None:

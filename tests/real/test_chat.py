@@ -83,3 +83,19 @@ def test_line_by_line_where_the_terminal_is_dumb(
         terminal.type("/quit" + ENTER)
         assert terminal.wait() == 0
         assert b"\x1b" not in terminal.raw
+
+
+def test_line_by_line_where_stderr_is_no_terminal(
+    real_pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Textual would draw its screen into the file."""
+    monkeypatch.setenv("LOCALSPEC_DATA", str(tmp_path / "data"))
+    errors = tmp_path / "errors"
+    chat = ["chat", "--temp", "0", "--ctx-size", "1024", "--max-tokens", "8"]
+    with Terminal(chat, stderr=errors) as terminal:
+        terminal.sees("the chat goes line by line", 120)
+        terminal.type("Say hello." + ENTER)
+        terminal.sees("tokens/s")
+        terminal.type("/quit" + ENTER)
+        assert terminal.wait() == 0
+    assert b"\x1b[?1049h" not in terminal.raw + errors.read_bytes()
