@@ -95,7 +95,8 @@ def test_line_by_line_where_stderr_is_no_terminal(
     with Terminal(chat, stderr=errors) as terminal:
         terminal.sees("the chat goes line by line", 120)
         terminal.type("Say hello." + ENTER)
-        terminal.sees("tokens/s")
+        terminal.until(lambda _: b"tokens/s" in errors.read_bytes())
         terminal.type("/quit" + ENTER)
         assert terminal.wait() == 0
+    assert "Hello" in terminal.text
     assert b"\x1b[?1049h" not in terminal.raw + errors.read_bytes()
