@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from localspec.errors import InvalidOptionError, TextError
 
-__all__ = ["Chunks", "chunk"]
+__all__ = ["Chunks", "chunk", "require_bytes"]
 
 MIN_N_CTX = 16
 
@@ -50,6 +50,15 @@ class Chunks:
     def head(self, n_chunks: int | None) -> Chunks:
         """The first n_chunks, at most; None is all."""
         return Chunks(self.ids[:n_chunks])
+
+
+def require_bytes(n_bytes: int, n_ctx: int, text_name: str) -> None:
+    """Raises TextError where no vocabulary can make two chunks of so little text."""
+    if n_bytes < 2 * n_ctx:  # a token stands for a byte at least
+        raise TextError(
+            f"the text {text_name} has {n_bytes:,} bytes, and two chunks of {n_ctx:,} tokens need "
+            f"about {8 * n_ctx:,}: give a longer text"
+        )
 
 
 def chunk(ids: Sequence[int], n_ctx: int, text_name: str) -> Chunks:

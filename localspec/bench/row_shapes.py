@@ -41,6 +41,7 @@ _SWEEP: Shape = {
     "loading": _Object,
     "machine": _Object,
 }
+_FILE: Shape = {"role": str, "label": str, "fingerprint": str}
 _WORKLOAD: Shape = {"prompts": str, "n_gen": int, "answering": _Object}
 _MACHINE: Shape = {
     "cpu_info": str,
@@ -121,6 +122,8 @@ def _wrong(row: Mapping[str, Any]) -> str | None:
     if kind == "run":
         found = _misfit(row, _RUN)
         return found or (None if "error" in row else _misfit(row, _ANSWERED) or _uneven(row))
+    if kind == "file":
+        return _misfit(row, _FILE)
     if kind == "prediction":
         return _misfit(row, _PREDICTION)
     if kind == "pair":

@@ -24,6 +24,7 @@ from localspec.bench.results import Results
 from localspec.bench.row_shapes import VERSION, require_rows
 from localspec.bench.worker import job_of
 from localspec.errors import InvalidOptionError
+from localspec.library.fingerprint import fingerprint
 
 __all__ = ["Status", "Sweep"]
 
@@ -82,8 +83,8 @@ class Sweep:
             )
         if earlier:
             _require_alike(earlier[0], header, self._results.path)
-        for target in {pair.target.label: pair.target for pair in self._pairs}.values():
-            _require_same_file(self._results.rows, target.label, target.size_bytes)
+        files = self._files()
+        _require_same_files(self._results.rows, files)
         whole = self._whole_blocks()
         measured = {_key(row) for row in self._results.rows if row["type"] == "pair"}
         self._results.drop(
@@ -91,12 +92,24 @@ class Sweep:
                 (row["type"] == "run" and (*_key(row), *_block(row)) not in whole)
                 # of a pair that failed: it is tried again
                 or (row["type"] == "configuration" and _key(row) not in measured)
+                or (row["type"] == "file" and _is_replaced(row, files))
             )
         )
         if not earlier:
             self._results.append([header])
+        self._results.append([row for row in files if row not in self._results.rows])
         ours = {pair.key for pair in self._pairs}
         self._n_done = sum(r["type"] == "run" and _key(r) in ours for r in self._results.rows)
+
+    def _files(self) -> list[Row]:
+        """Which files the labels stand for; those that cannot be read have rows that say so."""
+        found = [("target", c) for c in self._plan.targets]
+        found += [("draft", c) for c in self._plan.drafts]
+        return [
+            {"type": "file", "role": role, "label": c.label, "fingerprint": fingerprint(c.path)}
+            for role, c in found
+            if c.error is None
+        ]
 
     def _whole_blocks(self) -> set[tuple[Any, ...]]:
         """Blocks whose runs are all there; others are measured again, since they are paired."""
@@ -222,17 +235,23 @@ def _require_alike(earlier: Row, now: Row, path: Path) -> None:
         )
 
 
-def _require_same_file(rows: Sequence[Row], label: str, size_bytes: int) -> None:
+def _is_replaced(row: Row, files: Sequence[Row]) -> bool:
+    """True when the label stands for another file now."""
+    named = (row["role"], row["label"])
+    return any(named == (f["role"], f["label"]) and row != f for f in files)
+
+
+def _require_same_files(rows: Sequence[Row], files: Sequence[Row]) -> None:
+    answered = [row for row in rows if row["type"] == "run" and row.get("error") is None]
     for row in rows:
         if (
-            row["type"] == "configuration"
-            and row["target"] == label
-            and row["n_runs"]
-            and (row["model_size"] != size_bytes)
+            row["type"] == "file"
+            and _is_replaced(row, files)
+            and any(run.get(row["role"]) == row["label"] for run in answered)
         ):
             raise InvalidOptionError(
-                f"{label} has changed since it was measured ({row['model_size']:,} bytes then, "
-                f"{size_bytes:,} now): give another --out"
+                f"{row['label']} has changed since it was measured: another file has its name now. "
+                "Give another --out"
             )
 
 

@@ -11,11 +11,13 @@ from typing import Any
 import click
 
 from localspec.bench.board import Board, read_board
+from localspec.bench.chunks import require_bytes
 from localspec.bench.contender import Contender, contender, unique_labels
 from localspec.bench.levels import Making, levels, require_types
 from localspec.bench.plan import NO_DRAFT, Plan
 from localspec.bench.prompts import read_prompts, select
 from localspec.bench.quality_sweep import QualitySweep
+from localspec.bench.reader import DEFAULT_N_CTX
 from localspec.bench.recommend import Limits
 from localspec.bench.report import write_report
 from localspec.bench.results import Results
@@ -68,7 +70,9 @@ def plan_of(given: dict[str, Any]) -> Plan:
     loading = {name: given[name] for name in _LOADING if given[name] is not None}
     parse(LoadOptions, loading)
     if given["text"] is not None:
-        read_text(given["text"])
+        text = read_text(given["text"])
+        if not given["no_quality"]:
+            require_bytes(len(text.content.encode()), DEFAULT_N_CTX, text.name)
     quants = require_types((given["quants"] or "").split(","))
     prompts = read_prompts(given["prompts"])
     if given["n_prompts"] is not None:

@@ -82,6 +82,10 @@ class CostTable:
             math.log(max(seconds, 1e-9)) - self._drift.log, 2
         )
 
+    def forget(self, depth: int) -> None:
+        """Drop what was timed in this range of depths."""
+        self._buckets.pop(_bucket(depth), None)
+
     def rescale(self, n: int, depth: int, seconds: float) -> None:
         """Make the whole table fit one fresh measurement; its shape stays."""
         old = self.seconds(n, depth)

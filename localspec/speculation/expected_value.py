@@ -127,7 +127,8 @@ class ExpectedValueController:
         self._since_plain = 0
         self._pace: ExpectedValuePace | None = None
         self._last_began: str | None = None
-        self._rests: dict[str, _Rest] = {"model": _Rest(), "ngram": _Rest()}
+        won = min(_CREDIT, _HEAD_START * max(0.0, experience.speed_up - 1.0))
+        self._rests: dict[str, _Rest] = {"model": _Rest(won), "ngram": _Rest()}
 
     def worth_reading(self, n_tokens: int, n_ahead: int) -> bool:
         """Does the draft model's help with the answer outweigh its reading of the prompt?"""

@@ -69,8 +69,10 @@ class TargetLaw:
             try:
                 law = self._law(row, ids, len(ids) - n_prompt + i, draft_ids[:i], mu)
             except NoTokenError as error:
-                self._failed[i] = error
-                law = Distribution.one_hot(_NONE)
+                end = self._end_of_grammar(draft_ids[:i])
+                if end is None:
+                    self._failed[i] = error
+                law = end or Distribution.one_hot(_NONE)
             laws.append(law)
             if self._params.mirostat and i < len(draft_ids):
                 mu = next_mu(mu, law, draft_ids[i], self._params)
@@ -83,6 +85,13 @@ class TargetLaw:
         if self._params.mirostat:
             for law, token in zip(laws, kept, strict=False):
                 self._mu = next_mu(self._mu, law, token, self._params)
+
+    def _end_of_grammar(self, draft_ids: Sequence[int]) -> Distribution | None:
+        """Where the grammar ends the answer, no option can hold the end back."""
+        state = self._constraint.after(draft_ids) if self._constraint is not None else None
+        if state is None or not state.must_end:
+            return None
+        return Distribution.one_hot(int(state.allowed()[0]))
 
     def _law(
         self, row: Row, ids: Sequence[int], position: int, draft_ids: Sequence[int], mu: float

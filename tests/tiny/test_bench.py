@@ -204,6 +204,34 @@ def test_a_killed_sweep_goes_on_to_the_same_rows(
     assert row_set(folder) == row_set(finished[0])
 
 
+def test_a_file_that_was_replaced_is_noticed(
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+    words: list[str],
+    environment: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    """One of the same name and size, which only its content tells apart."""
+    lines = (finished[0] / "results.jsonl").read_text("utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    old = next(row for row in rows if row["type"] == "file" and row["role"] == "draft")
+    old["fingerprint"] = "0" * 32
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ended = call(environment, *words, "--out", tmp_path)
+    assert ended.returncode == 2
+    assert "draft has changed since it was measured" in ended.stderr
+
+
+def test_a_text_too_short_is_told_before_anything_is_measured(
+    words: list[str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    short = tmp_path / "short.txt"
+    short.write_text("Too short. " * 20)
+    ended = call(environment, *words, "--out", tmp_path / "out", "--text", short)
+    assert ended.returncode == 2
+    assert "220 bytes, and two chunks of 512 tokens" in ended.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_half_a_block_is_measured_again(
     finished: tuple[Path, subprocess.CompletedProcess[str]],
     words: list[str],

@@ -182,6 +182,21 @@ def test_min_tokens_and_ignore_eos_hold_the_end_back(session: Session) -> None:
         assert session.complete("the", ignore_eos=True, **options).reason == "length"
 
 
+@pytest.mark.parametrize("held", [{"ignore_eos": True}, {"min_tokens": 12}])
+@pytest.mark.parametrize("choices", [["yes", "no"], ["yes", "yes sir"], ["a", "ab"]])
+def test_a_grammar_at_its_end_ends_the_answer_with_and_without_drafts(
+    session: Session, choices: list[str], held: dict[str, Any]
+) -> None:
+    """A draft that reaches the end leaves a row behind it, in which no token is allowed."""
+    for seed in range(4):
+        options = {"choices": choices, "max_tokens": 20, "seed": seed, **held}
+        plain = session.complete("the", drafter="none", **options)
+        assert plain.text in choices
+        for drafts in ({"n_draft": 4}, {"n_draft": 4, "drafter": "ngram"}, {}):
+            got = session.complete("the", **options, **drafts)
+            assert (got.text, got.reason) == (plain.text, "eos")
+
+
 def test_a_stop_id_ends_the_answer(session: Session) -> None:
     whole = session.complete("the", temperature=0.0, max_tokens=10)
     got = session.complete("the", temperature=0.0, max_tokens=10, stop_ids=[whole.token_ids[4]])

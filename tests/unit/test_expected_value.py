@@ -160,6 +160,19 @@ def test_a_draft_that_promises_too_much_is_found_out() -> None:
     assert text.speed() > 0.96
 
 
+@pytest.mark.parametrize(("speed_up", "rests"), [(1.0, True), (1.7, False)])
+def test_what_earlier_answers_won_outlasts_one_bad_draft(speed_up: float, rests: bool) -> None:
+    """A long draft that fails at the start of an answer costs more than two plain steps."""
+    known = Experience(speed_up=speed_up)
+    for _ in range(40):
+        known.model.observe(0.98, 1.0)
+    made = ExpectedValueController(MIDDLE, known)
+    text = Text(made, MIDDLE)
+    text.rng.random = lambda: 1.0  # type: ignore[method-assign]  # no guess is right
+    assert text.round(lambda: 0.98) >= 8
+    assert made.may_use("model") is not rests
+
+
 def test_the_cheap_batch_size_is_preferred() -> None:
     """T(4) below T(3): nobody stops at two tokens when the third row is free."""
     jagged = scripted_costs(
