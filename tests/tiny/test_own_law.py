@@ -24,7 +24,6 @@ from localspec.speculation.own_drafter import OwnDrafter
 from tests.tiny import test_law_end_to_end as laws
 from tests.tiny.test_law_end_to_end import LENGTH, PARAMS, PROMPT, Z_ACCEPT, Z_REFUSE, Law
 
-contexts = laws.contexts
 law = laws.law
 
 N_SAMPLES = 2000
