@@ -158,6 +158,8 @@ class ChatApp(App[int]):
     def action_escape(self) -> None:
         """Leave editing, else go to the message box."""
         composer = self.composer
+        if self.chat.live is not None:  # it is being stopped already
+            return
         if composer.editing:
             composer.leave_editing()
         else:

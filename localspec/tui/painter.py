@@ -2,7 +2,7 @@
 
 Painting an answer may scroll the whole conversation, which costs some 50 ms on a slow machine.
 Where the engine needs every core, a paint stops all of its threads: there it takes one part in
-forty of the time, elsewhere one in ten. It waits while somebody types.
+forty of the time, elsewhere one in twenty-five. It waits while somebody types.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Painter"]
 
-_REST, _REST_BESIDE = 40.0, 10.0  # after painting, in the time that it took
+_REST, _REST_BESIDE = 40.0, 24.0  # after painting, in the time that it took
 _KEYS_FIRST_S = 0.08
 _AT_MOST_S = 1.0  # until it is known what the painting took
 
@@ -145,7 +145,7 @@ class Painter:
         if self._is_new("legend", (chat.settings.view != "off", width)):
             shows = chat.settings.view != "off"
             app.composer.border_subtitle = legend(width - 6, plain=app.no_color) if shows else None
-        if self._is_new("stop", app.can_stop):
+        if self._is_new("stop", (app.can_stop, chat.live is not None)):
             app.refresh_bindings()
             app.composer.show_writing(app.can_stop and chat.live is not None)
         app.figures.paint(chat)

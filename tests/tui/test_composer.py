@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from textual import events
 
+from localspec.talk.speaker import Order
 from localspec.tui.turn_view import TurnView
 from tests.scripted_talker import ScriptedTalker, plain, script
 from tests.tui.driving import ANSWER, Driven, run, shown
@@ -149,3 +152,46 @@ def test_what_can_be_stopped_is_said(tmp_path: Path) -> None:
         await test.until(lambda: "Stop" not in footer())
 
     run(tmp_path, body, ScriptedTalker([ANSWER], gate=gate), size=(80, 24))
+
+
+def test_a_question_that_waited_for_the_load_can_be_stopped_too(tmp_path: Path) -> None:
+    """Loading goes over into answering, and both can be stopped."""
+    loading, gate = threading.Event(), threading.Semaphore(0)
+
+    class Slow(ScriptedTalker):
+        def open(self, order: Order, tell: Callable[[Any], None]) -> ScriptedTalker:
+            assert loading.wait(10)
+            return super().open(order, tell)
+
+    async def body(test: Driven) -> None:
+        test.composer.put("Write code")
+        await test.pilot.press("enter")
+        await test.sees("your question waits")
+        assert "Esc stops the answer" not in shown(test.app)
+        loading.set()
+        await test.sees("Esc stops the answer")
+        gate.release(20)
+        await test.idle()
+
+    run(tmp_path, body, Slow([ANSWER], gate=gate), size=(80, 24), wait=False)
+
+
+def test_a_second_escape_does_not_drop_an_edit(tmp_path: Path) -> None:
+    gate = threading.Semaphore(20)
+
+    async def body(test: Driven) -> None:
+        await test.ask("first")
+        while gate.acquire(blocking=False):
+            pass
+        test.composer.put("second")
+        await test.pilot.press("enter")
+        await test.until(lambda: test.chat.live is not None)
+        test.composer.put("an edit", test.chat.conversation.path()[0].id)
+        assert test.chat.live is not None
+        test.chat.live.stopping = True  # as the first one leaves it, until the round is over
+        await test.pilot.press("escape")
+        assert test.composer.text == "an edit"
+        gate.release(20)
+        await test.idle()
+
+    run(tmp_path, body, ScriptedTalker([ANSWER, ANSWER], gate=gate))
