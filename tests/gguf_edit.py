@@ -1,11 +1,14 @@
-"""One field of a GGUF file set to another value, everything else left as it is."""
+"""One field or tensor of a GGUF file changed, everything else left as it is."""
 
 from __future__ import annotations
 
 import struct
 from pathlib import Path
 
+import gguf
+
 from tests.fuzz.mutate import fields
+from tests.split_model import copy_metadata
 
 
 def edit(path: Path, name: str, value: float | bytes, *, nth: int = 0) -> Path:
@@ -23,3 +26,18 @@ def edit(path: Path, name: str, value: float | bytes, *, nth: int = 0) -> Path:
         struct.pack_into(field.form, data, field.at, value)
     path.write_bytes(bytes(data))
     return path
+
+
+def without_tensor(path: Path, destination: Path, name: str) -> Path:
+    """Write a copy that lacks the tensor `name`; returns `destination`."""
+    reader = gguf.GGUFReader(path)
+    writer = gguf.GGUFWriter(destination, str(reader.fields["general.architecture"].contents()))
+    copy_metadata(reader, writer)
+    for tensor in reader.tensors:
+        if tensor.name != name:
+            writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return destination

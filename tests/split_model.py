@@ -16,7 +16,7 @@ def split(path: Path, folder: Path, count: int, name: str = "big") -> list[Path]
         part = folder / f"{name}-{no + 1:05d}-of-{count:05d}.gguf"
         writer = gguf.GGUFWriter(part, str(reader.fields["general.architecture"].contents()))
         if no == 0:
-            _copy(reader, writer)
+            copy_metadata(reader, writer)
         writer.add_uint16("split.no", no)
         writer.add_uint16("split.count", count)
         writer.add_int32("split.tensors.count", len(tensors))
@@ -30,7 +30,8 @@ def split(path: Path, folder: Path, count: int, name: str = "big") -> list[Path]
     return parts
 
 
-def _copy(reader: gguf.GGUFReader, writer: gguf.GGUFWriter) -> None:
+def copy_metadata(reader: gguf.GGUFReader, writer: gguf.GGUFWriter) -> None:
+    """All fields but those that the writer sets itself."""
     for field in reader.fields.values():
         if field.name.startswith("GGUF.") or field.name == "general.architecture":
             continue

@@ -108,6 +108,8 @@ def remove(reference: str, yes: bool) -> None:
 @click.option("--type", "type_name", required=True, help="Such as Q4_0, Q8_0, F16.")
 @click.option("--overwrite", is_flag=True, help="Replace DESTINATION if it exists.")
 @click.option("--imatrix", type=click.Path(path_type=Path), help="A matrix by llama-imatrix.")
+@click.option("--output-type", help="Of the output table alone: a small one speeds up a draft.")
+@click.option("--embedding-type", help="Of the embedding table alone.")
 @click.option("--n-threads", "--threads", "-t", type=click.IntRange(1))
 def quantize(
     source: str,
@@ -115,6 +117,8 @@ def quantize(
     type_name: str,
     overwrite: bool,
     imatrix: Path | None,
+    output_type: str | None,
+    embedding_type: str | None,
     n_threads: int | None,
 ) -> None:
     """Write another quant level of SOURCE (a reference) to DESTINATION."""
@@ -137,7 +141,8 @@ def quantize(
     try:
         header = run(
             found, destination, type_name, n_threads=n_threads, overwrite=overwrite,
-            importance=imatrix, on_start=started,
+            importance=imatrix, output_type=output_type, embedding_type=embedding_type,
+            on_start=started,
         )  # fmt: skip
     finally:
         done.set()

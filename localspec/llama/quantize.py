@@ -10,16 +10,19 @@ from pathlib import Path
 
 from localspec.errors import DiskSpaceError, InvalidOptionError, ModelFileError
 from localspec.library.gguf_header import GGUFHeader, read_header
-from localspec.library.gguf_types import FILE_TYPES, UNQUANTISED
+from localspec.library.gguf_types import FILE_TYPES, GGML_TYPES, UNQUANTISED
 from localspec.library.model_kind import LANGUAGE_MODEL, kind_of
 from localspec.llama.importance import read_importance
 from localspec.llama.quantizing import write_level
 from localspec.llama.vetting import vet
 
-__all__ = ["QUANT_TYPES", "is_lossy", "quantize"]
+__all__ = ["QUANT_TYPES", "TABLE_TYPES", "is_lossy", "quantize"]
 
 _READ_ONLY = ("NVFP4",)  # llama.cpp runs such files, but its quantiser does not write them
 QUANT_TYPES = {name: number for number, name in FILE_TYPES.items() if name not in _READ_ONLY}
+_NO_WEIGHTS = ("Q8_1", "Q8_K", "I8", "I16", "I32", "I64", "F64", *_READ_ONLY)
+_OUTPUT, _EMBEDDING = "output.weight", "token_embd.weight"
+TABLE_TYPES = {name: n for n, (name, _, _) in GGML_TYPES.items() if name not in _NO_WEIGHTS}
 
 
 def is_lossy(header: GGUFHeader) -> bool:
@@ -35,14 +38,18 @@ def quantize(
     n_threads: int | None = None,
     overwrite: bool = False,
     importance: Path | None = None,
+    output_type: str | None = None,
+    embedding_type: str | None = None,
     on_start: Callable[[GGUFHeader, Path], None] | None = None,
 ) -> GGUFHeader:
     """Write `destination` as `type_name` (such as Q4_0); returns its header.
 
     A failed run leaves nothing behind: the file gets its name after it was checked. on_start is
     called with the source and the temporary path that grows. importance: a matrix by
-    llama-imatrix, which the types below 3 bits need. Raises InvalidOptionError, ModelFileError,
-    DiskSpaceError, EngineError.
+    llama-imatrix, which the types below 3 bits need. output_type, embedding_type: of the two
+    tables that are as wide as the vocabulary, which llama.cpp keeps finer than the rest; in a
+    small draft model every step reads the first of them whole. Raises InvalidOptionError,
+    ModelFileError, DiskSpaceError, EngineError.
     """
     number = QUANT_TYPES.get(type_name.upper())
     if number is None:
@@ -50,6 +57,7 @@ def quantize(
             f"unknown quant type {type_name!r}: choose one of {', '.join(sorted(QUANT_TYPES))}"
         )
     header = read_header(source)
+    tables = _table_types(header, output_type, embedding_type)
     if kind_of(header) == LANGUAGE_MODEL:
         vet(header, [])
     _require_destination(source, destination, overwrite)
@@ -66,12 +74,47 @@ def quantize(
     try:
         if on_start is not None:
             on_start(header, temporary)
-        write_level(header.path, temporary, number, n_threads or os.cpu_count() or 1, importance)
+        write_level(
+            header.path, temporary, number, n_threads or os.cpu_count() or 1, importance, tables
+        )
         read_header(temporary)
         os.replace(temporary, destination)
     finally:
         temporary.unlink(missing_ok=True)
     return read_header(destination)
+
+
+def _table_types(header: GGUFHeader, output: str | None, embedding: str | None) -> dict[str, int]:
+    """ggml's numbers for `output` and `embedding`, those that were asked for."""
+    tensors = {tensor.name: tensor for tensor in header.tensors}
+    if output is not None and _OUTPUT not in tensors:
+        if embedding is not None and embedding.upper() != output.upper():
+            raise InvalidOptionError(
+                f"{header.path.name} has one table for both input and output: it cannot be "
+                f"{output} and {embedding} at once"
+            )
+        output, embedding = None, output
+    asked = (("output", output, _OUTPUT), ("embedding", embedding, _EMBEDDING))
+    found = {}
+    for name, given, tensor_name in asked:
+        if given is None:
+            continue
+        number = TABLE_TYPES.get(given.upper())
+        if number is None:
+            raise InvalidOptionError(
+                f"unknown type {given!r} for the {name} table: choose one of "
+                f"{', '.join(sorted(TABLE_TYPES))}"
+            )
+        tensor, block = tensors.get(tensor_name), GGML_TYPES[number][1]
+        if tensor is not None and tensor.shape[0] % block:
+            fitting = [n for n, i in TABLE_TYPES.items() if not tensor.shape[0] % GGML_TYPES[i][1]]
+            raise InvalidOptionError(
+                f"the {name} table of {header.path.name} has rows of {tensor.shape[0]:,}, which "
+                f"{given.upper()} cannot cut into blocks of {block}: choose one of "
+                f"{', '.join(sorted(fitting))}"
+            )
+        found[name] = number
+    return found
 
 
 def _size_bytes(n_params: int, type_name: str) -> int:

@@ -27,15 +27,21 @@ _ON_THE_CPU = {"CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"}
 
 
 def write_level(
-    source: Path, destination: Path, number: int, n_threads: int, importance: Path | None
+    source: Path,
+    destination: Path,
+    number: int,
+    n_threads: int,
+    importance: Path | None,
+    tables: dict[str, int] | None = None,
 ) -> None:
     """Write `destination` with llama.cpp's file type `number`; an interrupt ends it at once.
 
-    Raises EngineError with llama.cpp's own words.
+    tables: types of their own for `output` and `embedding`, as numbers of ggml. Raises EngineError
+    with llama.cpp's own words.
     """
     command = module_command(__name__)
     if command is None:  # no interpreter to start: here, where an interrupt waits for its end
-        _write(source, destination, number, n_threads, importance)
+        _write(source, destination, number, n_threads, importance, tables or {})
         return
     asked = {
         "source": str(source.absolute()),
@@ -43,6 +49,7 @@ def write_level(
         "number": number,
         "n_threads": n_threads,
         "importance": None if importance is None else str(importance.absolute()),
+        "tables": tables or {},
     }
     with subprocess.Popen(
         [*command, json.dumps(asked)],
@@ -68,13 +75,22 @@ def write_level(
 
 
 def _write(
-    source: Path, destination: Path, number: int, n_threads: int, importance: Path | None
+    source: Path,
+    destination: Path,
+    number: int,
+    n_threads: int,
+    importance: Path | None,
+    tables: dict[str, int],
 ) -> None:
     init_backend()
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype = number
     params.allow_requantize = True
     params.nthread = n_threads
+    if "output" in tables:
+        params.output_tensor_type = tables["output"]
+    if "embedding" in tables:
+        params.token_embedding_type = tables["embedding"]
     matrix = read_importance(importance) if importance is not None else None
     if matrix is not None:
         params.imatrix = ctypes.cast(matrix.native, type(params.imatrix))
@@ -104,7 +120,7 @@ def main() -> int:
         for name in ("source", "destination", "importance")
     }
     try:
-        _write(number=asked["number"], n_threads=asked["n_threads"], **named)
+        _write(**{**asked, **named})
     except LocalspecError as error:
         sys.stdout.buffer.write(str(error).encode("utf-8", "replace"))
         return 1

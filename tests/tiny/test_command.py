@@ -17,10 +17,12 @@ import pytest
 
 import localspec
 from localspec import LocalspecError
-from localspec.errors import EngineError
+from localspec.errors import EngineError, InvalidOptionError
+from localspec.library.gguf_header import GGUFHeader
 from localspec.llama import quantizing
 from localspec.llama.quantize import quantize
 from tests import tiny_models
+from tests.gguf_edit import without_tensor
 
 _CACHE = tempfile.TemporaryDirectory()  # costs of tiny models stay out of the user's cache
 LOCALSPEC = [sys.executable, "-m", "localspec.cli.main"]
@@ -310,6 +312,41 @@ def test_a_quantiser_that_dies_is_a_named_error(
     monkeypatch.setattr(quantizing, "module_command", lambda _: dying)
     with pytest.raises(EngineError, match="killed by SIGABRT"):
         quantize(tiny_target, tmp_path / "out.gguf", "Q8_0")
+
+
+def test_the_wide_tables_take_types_of_their_own(tiny_target: Path, tmp_path: Path) -> None:
+    def types(header: GGUFHeader) -> dict[str, str]:
+        return {tensor.name: tensor.type_name for tensor in header.tensors}
+
+    usual = types(quantize(tiny_target, tmp_path / "usual.gguf", "Q4_0"))
+    made = types(
+        quantize(
+            tiny_target,
+            tmp_path / "made.gguf",
+            "Q4_0",
+            output_type="q5_1",
+            embedding_type="Q8_0",
+        )
+    )
+    assert (made["output.weight"], made["token_embd.weight"]) == ("Q5_1", "Q8_0")
+    assert {name for name in made if made[name] != usual[name]} == {
+        "output.weight",
+        "token_embd.weight",
+    }
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(InvalidOptionError, match=r"rows of 64, which Q4_K cannot cut.*Q8_0"):
+        quantize(tiny_target, tmp_path / "bad.gguf", "Q4_0", output_type="Q4_K")
+    with pytest.raises(InvalidOptionError, match="unknown type 'I8' for the embedding table"):
+        quantize(tiny_target, tmp_path / "bad.gguf", "Q4_0", embedding_type="I8")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_one_table_for_both_ends_has_one_type(tiny_target: Path, tmp_path: Path) -> None:
+    tied = without_tensor(tiny_target, tmp_path / "tied.gguf", "output.weight")
+    made = quantize(tied, tmp_path / "made.gguf", "Q8_0", output_type="Q4_1")
+    assert {t.name: t.type_name for t in made.tensors}["token_embd.weight"] == "Q4_1"
+    with pytest.raises(InvalidOptionError, match="one table for both input and output"):
+        quantize(tied, tmp_path / "no.gguf", "Q8_0", output_type="Q4_1", embedding_type="Q8_0")
 
 
 _GONE = """
