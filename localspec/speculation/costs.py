@@ -12,6 +12,7 @@ every decode of the target, follows that, while the tables keep the shape.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -250,16 +251,16 @@ def _level(shift: Mapping[int, float], sizes: list[int], n: int) -> float:
 def _between(known: Mapping[int, float], sizes: list[int], n: int) -> float:
     if n in known:
         return known[n]
-    below = [size for size in sizes if size < n]
-    above = [size for size in sizes if size > n]
-    if not below:
-        return known[above[0]]
-    low = below[-1]
-    if above:
-        high = above[0]
+    above = bisect_left(sizes, n)
+    if above == 0:
+        return known[sizes[0]]
+    low = sizes[above - 1]
+    if above < len(sizes):
+        high = sizes[above]
         share = (n - low) / (high - low)
         return known[low] + share * (known[high] - known[low])
-    if len(below) == 1:
+    if above == 1:
         return known[low] * n / low
-    slope = max(0.0, (known[low] - known[below[-2]]) / (low - below[-2]))
+    below = sizes[above - 2]
+    slope = max(0.0, (known[low] - known[below]) / (low - below))
     return known[low] + slope * (n - low)
