@@ -21,6 +21,7 @@ __all__ = ["draw_plots", "pareto"]
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKS = ("o", "s", "^", "D", "v", "P", "X")
 _MOST_LINES = 10
+_SMALL, _DPI = 9, 130  # pictures are narrow, so that a phone shows letters of a fair size
 
 
 def draw_plots(board: Board, folder: Path) -> dict[str, Path]:
@@ -42,7 +43,7 @@ def draw_plots(board: Board, folder: Path) -> dict[str, Path]:
         if figure is None:
             path.unlink(missing_ok=True)  # of an earlier report
             continue
-        figure.savefig(path, dpi=110, facecolor="white")
+        figure.savefig(path, dpi=_DPI, facecolor="white")
         drawn[stem] = path
     return drawn
 
@@ -78,7 +79,7 @@ def _speed_quality(board: Board) -> Any:
         return None
     found = list(best.values())
     points = [(board.kl(c.target) or 0.0, _speed(board, c)) for c in found]
-    figure, axes = _axes(7, 4.5)
+    figure, axes = _axes(6, 4)
     front = pareto(points)
     axes.plot(
         [points[i][0] for i in front],
@@ -96,14 +97,14 @@ def _speed_quality(board: Board) -> Any:
         if c.setting != PLAIN:
             name += f"\n{c.setting}, {_draft(board, c.draft)}"
         is_right = kl > max(x for x, _ in points) / 2  # names grow towards the middle
-        axes.annotate(name, (kl, ts), xytext=(-6 if is_right else 6, 6), fontsize=8,
+        axes.annotate(name, (kl, ts), xytext=(-6 if is_right else 6, 6), fontsize=_SMALL,
                       textcoords="offset points", ha="right" if is_right else "left",
                       parse_math=False)  # fmt: skip
     axes.set_xlabel("mean KL from the reference, nats (0 is the reference)")
     axes.set_ylabel("tokens/s, the fastest setting")
     axes.margins(x=0.2)
     axes.set_ylim(0, 1.15 * max(ts for _, ts in points))  # room for the names
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=_SMALL)
     return figure
 
 
@@ -121,7 +122,7 @@ def _speed_up(board: Board) -> Any:
                     values[i, j] = c.speed_up
     if np.isnan(values).all():
         return None
-    figure, axes = _axes(2.5 + 1.3 * len(targets), 1.6 + 0.6 * len(drafts))
+    figure, axes = _axes(2.2 + 0.9 * len(targets), 1.6 + 0.5 * len(drafts))
     reach = max(0.1, float(np.nanmax(np.abs(values - 1.0))))
     image = axes.imshow(values, cmap="PuOr_r", vmin=1.0 - reach, vmax=1.0 + reach, aspect="auto")
     for i in range(len(drafts)):
@@ -130,9 +131,9 @@ def _speed_up(board: Board) -> Any:
             dark = abs(values[i, j] - 1.0) > 0.6 * reach
             axes.text(j, i, text, ha="center", va="center", color="white" if dark else "black")
     names = ["no draft: copies" if d == NO_DRAFT else _draft(board, d) for d in drafts]
-    axes.set_yticks(range(len(drafts)), names, fontsize=8, parse_math=False)
+    axes.set_yticks(range(len(drafts)), names, fontsize=_SMALL, parse_math=False)
     axes.set_xticks(
-        range(len(targets)), [_target(board, t) for t in targets], fontsize=8, rotation=20,
+        range(len(targets)), [_target(board, t) for t in targets], fontsize=_SMALL, rotation=20,
         ha="right", parse_math=False,
     )  # fmt: skip
     axes.set_xlabel("target")
@@ -148,7 +149,7 @@ def _acceptance(board: Board) -> Any:
     drafting.sort(key=lambda c: c.setting != "auto")  # the controller's come first
     if not drafting:
         return None
-    figure, axes = _axes(7, 4)
+    figure, axes = _axes(6, 3.8)
     for i, c in enumerate(drafting[:_MOST_LINES]):
         pairs = zip(c.accepted_by_position, c.judged_by_position, strict=True)
         rates = [(k, a / j) for k, (a, j) in enumerate(pairs, 1) if j >= 5 and k <= 16]
@@ -170,7 +171,7 @@ def _costs(board: Board) -> Any:
     tables = {target: found for target, found in tables.items() if found}
     if not tables:
         return None
-    figure, axes = _axes(7, 4)
+    figure, axes = _axes(6, 3.8)
     for i, (target, found) in enumerate(list(tables.items())[:_MOST_LINES]):
         points = sorted((int(n), ms) for n, ms in found.items() if int(n) <= 17)
         axes.plot(*zip(*points, strict=True), **_line(i), label=_target(board, target))
@@ -187,7 +188,7 @@ def _time(board: Board) -> Any:
     if not found:
         return None
     found = found[:24]
-    figure, axes = _axes(9, 1.4 + 0.28 * len(found))
+    figure, axes = _axes(6.4, 1.4 + 0.28 * len(found))
     left = [0.0] * len(found)
     for i, part in enumerate(("draft", "verify", "other")):
         shares = [float(getattr(c, f"{part}_share")) for c in found]
@@ -195,11 +196,11 @@ def _time(board: Board) -> Any:
                   hatch=("//", "", "..")[i], edgecolor="white")  # fmt: skip
         left = [a + b for a, b in zip(left, shares, strict=True)]
     names = [f"{_target(board, c.target)} + {_draft(board, c.draft)}, {c.setting}" for c in found]
-    axes.set_yticks(range(len(found)), names, fontsize=8, parse_math=False)
+    axes.set_yticks(range(len(found)), names, fontsize=_SMALL, parse_math=False)
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.set_xlabel("share of the decoding time")
-    axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    axes.legend(frameon=False, fontsize=_SMALL, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure
 
 
@@ -218,7 +219,7 @@ def _line(i: int) -> dict[str, Any]:
 
 
 def _legend(axes: Any) -> None:
-    legend = axes.legend(frameon=False, fontsize=8)
+    legend = axes.legend(frameon=False, fontsize=_SMALL)
     for text in legend.get_texts():
         text.set_parse_math(False)
 
