@@ -200,7 +200,9 @@ def _time(board: Board) -> Any:
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.set_xlabel("share of the decoding time")
-    axes.legend(frameon=False, fontsize=_SMALL, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    axes.legend(
+        frameon=False, fontsize=_SMALL, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0)
+    )
     return figure
 
 

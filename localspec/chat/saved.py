@@ -1,7 +1,7 @@
 """Chats on disk: one JSON-lines file each, only ever appended to.
 
 A kill at any moment loses at most the last second of an answer: a torn last line is left out when
-the file is read, and the pieces of an unfinished answer become a turn that was `interrupted`.
+the file is read, and the pieces of an unfinished answer make a turn that was `interrupted`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
@@ -161,39 +161,20 @@ class SavedChat:
             raw = raw[file.write(raw) :]
 
     def _read(self, raw: bytes) -> None:
-        partial: dict[str, Turn] = {}
         for line in raw.decode("utf-8", "replace").split("\n"):
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
-                self._take(row, partial)
+                self._take(json.loads(line))
             except _DAMAGE:
                 self.n_skipped += 1  # the torn end of a killed program, or a damaged line
-        for turn in partial.values():
-            if turn.id not in self.conversation.turns and turn.parent in self.conversation.turns:
-                self.conversation.add(turn)
 
-    def _take(self, row: dict[str, Any], partial: dict[str, Turn]) -> None:
+    def _take(self, row: dict[str, Any]) -> None:
         kind = row["type"]
         if kind == "turn":
-            cut = partial.get(row["parent"])
-            if cut is not None and cut.id not in self.conversation.turns:
-                self.conversation.add(cut)  # the chat went on behind an answer that was cut off
             self.conversation.add(_turn_from(row))
-        elif kind == "partial":
-            before = partial.get(row["id"])
-            partial[row["id"]] = Turn(
-                id=str(row["id"]),
-                parent=_optional(row["parent"]),
-                role="assistant",
-                text=(before.text if before else "") + str(row["text"]),
-                token_ids=(before.token_ids if before else ())
-                + tuple(int(token) for token in row["token_ids"]),
-                reason="interrupted",
-                opened=bool(row["opened"]),
-                model=str(row["model"]),
-            )
+        elif kind == "partial":  # stands until the whole turn, of the same id, replaces it
+            self.conversation.add(_grown(self.conversation.turns.get(row["id"]), row))
         elif kind == "system":
             self.conversation.system = str(row["text"])
         elif kind == "head" and row["id"] in self.conversation.turns:
@@ -265,6 +246,20 @@ def _turn_from(row: dict[str, Any]) -> Turn:
         opened=bool(row.get("opened", False)),
         model=str(row.get("model", "")),
         notes=tuple(str(note) for note in row.get("notes", ())),
+    )
+
+
+def _grown(before: Turn | None, row: dict[str, Any]) -> Turn:
+    """An unfinished answer with one more piece; before: what it has so far, or continues."""
+    if before is None:
+        before = Turn(str(row["id"]), _optional(row["parent"]), "assistant", "")
+    return replace(
+        before,
+        text=before.text + str(row["text"]),
+        token_ids=(*before.token_ids, *(int(token) for token in row["token_ids"])),
+        reason="interrupted",
+        opened=bool(row["opened"]),
+        model=str(row["model"]),
     )
 
 

@@ -356,7 +356,7 @@ class Chat:
 
     def _fail(self, live: Live) -> None:
         """What was made before an error is kept."""
-        if live.text and not live.before:
+        if live.rounds:
             self._finish(live, "interrupted", {}, ())
         self.live = None
 
@@ -366,8 +366,7 @@ class Chat:
             return
         new = live.rounds[live.n_saved_rounds :]
         ids = [token.id for round_ in new for token in round_.tokens if token.committed]
-        if live.before is None:  # a continued answer has its earlier part on disk
-            self.saved.grow(live.turn, live.text[live.n_saved :], ids)
+        self.saved.grow(live.turn, live.text[live.n_saved :], ids)
         live.n_saved, live.n_saved_rounds = len(live.text), len(live.rounds)
         live.saved_at = now
 

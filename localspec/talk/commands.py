@@ -265,10 +265,7 @@ def _copy(front: Front, argument: str) -> None:
 
 def code_blocks(text: str) -> list[str]:
     """The bodies of the fenced code blocks."""
-    fence = re.compile(
-        r"^(?P<fence>`{3,}|~{3,})[^\n]*\n(?P<body>.*?)^(?P=fence)[`~]*\s*$", re.M | re.S
-    )
-    return [match["body"] for match in fence.finditer(text)]
+    return [match["body"] for match in _FENCE.finditer(text)]
 
 
 def _save(front: Front, _: str) -> None:

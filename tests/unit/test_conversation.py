@@ -97,6 +97,28 @@ def test_every_torn_end_is_survived(tmp_path: Path) -> None:
     assert (turn.text, turn.token_ids, turn.reason) == ("half an answer", (5, 6, 7), "interrupted")
 
 
+def test_a_cut_answer_is_no_head_when_the_chat_went_on_elsewhere(tmp_path: Path) -> None:
+    saved = saved_chat(tmp_path)
+    saved.grow(Turn("b", "q", "assistant", "", model="m"), "half", [5])
+    saved.add(Turn("c", "q", "assistant", "whole", (8,), "eos"))
+    saved.close()
+    read = SavedChat.open("chat", tmp_path).conversation
+    assert read.head == "c"
+    assert read.turns["b"].text == "half"
+
+
+def test_a_continuation_that_was_cut_is_kept_behind_what_it_continues(tmp_path: Path) -> None:
+    saved = saved_chat(tmp_path)
+    answer = saved.conversation.turns["a"]
+    saved.grow(answer, " and", [4])
+    saved.grow(answer, " more", [5])
+    saved.close()
+    read = SavedChat.open("chat", tmp_path).conversation.turns["a"]
+    assert read.text == " a b c d and more"
+    assert read.token_ids == (1, 2, 3, 4, 5)
+    assert (read.reason, read.rounds) == ("interrupted", answer.rounds)
+
+
 def test_nothing_is_written_before_the_first_turn(tmp_path: Path) -> None:
     saved = SavedChat(tmp_path / "chats", "chat")
     saved.set_system("unsaid")

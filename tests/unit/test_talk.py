@@ -162,6 +162,31 @@ def test_an_error_in_the_middle_keeps_the_text(made: Callable[..., Chat]) -> Non
     assert ask(chat, "again") == "whole"
 
 
+def test_an_error_in_a_continuation_keeps_both_parts(made: Callable[..., Chat]) -> None:
+    """On the disk too, before the error comes: a kill would lose no more."""
+    gate = threading.Semaphore(0)
+    scripts: list[list[Any]] = [
+        script([plain(0, "first ")], "length"),
+        [plain(0, "second"), plain(1, " never"), EngineError("llama.cpp gave up")],
+    ]
+    chat = made(ScriptedTalker(scripts, gate=gate))
+    gate.release()
+    assert ask(chat, "go") == "first "
+    turn = chat.conversation.path()[-1]
+    chat.continue_answer()
+    gate.release()
+    wait(chat, lambda: chat.live is not None and chat.live.text == "first second")
+    read = SavedChat.open(chat.saved.id, chat.saved.path.parent).conversation.turns[turn.id]
+    assert (read.text, read.reason) == ("first second", "interrupted")
+    assert read.token_ids[: len(turn.token_ids)] == turn.token_ids
+    assert len(read.token_ids) == len(turn.token_ids) + 1
+    gate.release()
+    wait(chat, lambda: not chat.is_busy)
+    kept = chat.conversation.path()[-1]
+    assert (kept.id, kept.text, kept.reason) == (turn.id, "first second never", "interrupted")
+    assert len(kept.rounds) == 3
+
+
 def test_an_error_before_the_first_word_keeps_the_question(made: Callable[..., Chat]) -> None:
     chat = made(ScriptedTalker([[RuntimeError("a bug")], script([plain(0, "fine")])]))
     chat.send("go")
