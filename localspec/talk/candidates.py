@@ -14,6 +14,7 @@ from localspec.library.catalog import CatalogFile, catalog
 from localspec.library.gguf_header import read_header
 from localspec.library.gguf_parts import part_paths
 from localspec.library.hub import cached_gguf_files
+from localspec.library.made_levels import levels_folder
 from localspec.library.mirror import cache_folder
 from localspec.library.model_kind import LANGUAGE_MODEL, kind_of
 from localspec.library.references import local_path, locate, pair_draft
@@ -93,7 +94,8 @@ def _size_of(files: list[CatalogFile]) -> int | None:
 
 def _local_files() -> Iterator[Path]:
     seen: set[Path] = set()
-    for path in [*sorted(cache_folder().glob("*.gguf")), *cached_gguf_files()]:
+    made = sorted(levels_folder().glob("*.gguf"))
+    for path in [*sorted(cache_folder().glob("*.gguf")), *cached_gguf_files(), *made]:
         real = path.resolve()
         if real not in seen and part_paths(path)[0] == path:
             seen.add(real)

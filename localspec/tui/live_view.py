@@ -25,6 +25,7 @@ __all__ = ["LiveView"]
 
 _FLASH_S = 1.5  # how long a rejected token is seen
 _FREEZE_OVER = 600  # characters of the part that is painted again
+_THOUGHT_SHOWN = 2_000  # characters of opened thinking, its end
 _MARKDOWN_EVERY_S = 0.1
 _REST = 5.0  # painting Markdown may take one part in so many of the time
 
@@ -44,6 +45,8 @@ class LiveView(Vertical):
         self.live = live
         self.shows_marks = shows_marks
         self._tail: list[tuple[float, Mark]] = []  # (when it came, mark)
+        self._thought: list[tuple[float, Mark]] = []  # the end of the thinking, out of the tail
+        self._n_passed = len(live.text)  # characters of the text in front of the tail
         self._tail_view = Static(markup=False)
         self._tail_height = -1  # lines
         self._pieces = Pieces()
@@ -64,7 +67,8 @@ class LiveView(Vertical):
             yield self._growing
         else:
             if self.live.text:  # continued
-                yield Static(Content(visible(self.live.text)), markup=False)
+                said = split(self.live.text, opened=self.live.turn.opened).answer
+                yield Static(Content(visible(said)), markup=False)
             yield self._tail_view
 
     def add(self, marks: Sequence[Mark]) -> None:
@@ -112,10 +116,13 @@ class LiveView(Vertical):
             self._head.update(Content(head))
 
     async def _paint_marks(self) -> None:
-        now = time.monotonic()
-        kept = [
-            (at, mark) for at, mark in self._tail if mark.kind != "rejected" or now - at < _FLASH_S
-        ]
+        parts = split(self.live.text, opened=self.live.turn.opened)
+        if parts.thinking is not None:
+            self._pass_thinking(len(self.live.text) - len(parts.answer))
+            self._paint_thinking(parts.thinking, is_open=parts.is_open)
+        elif not parts.answer:
+            return  # half a mark: it may yet open the thinking
+        kept = _unfaded(self._tail)
         self._tail = kept
         if sum(len(mark.text) for _, mark in kept) > _FREEZE_OVER:
             await self._freeze()
@@ -124,6 +131,21 @@ class LiveView(Vertical):
         height = shown.get_height({}, max(1, self._tail_view.content_size.width))
         self._tail_view.update(shown, layout=height != self._tail_height)
         self._tail_height = height
+
+    def _pass_thinking(self, end: int) -> None:
+        """Move the marks of the first `end` characters from the tail to the thinking."""
+        while self._tail and self._n_passed < end:
+            at, mark = self._tail.pop(0)
+            if mark.kind != "rejected":
+                n = min(len(mark.text), end - self._n_passed)
+                self._n_passed += n
+                if n < len(mark.text):
+                    self._tail.insert(0, (at, Mark(mark.text[n:], mark.kind)))
+                    mark = Mark(mark.text[:n], mark.kind)
+            self._thought.append((at, mark))
+        self._thought = _unfaded(self._thought)
+        while sum(len(mark.text) for _, mark in self._thought) > _THOUGHT_SHOWN:
+            self._thought.pop(0)
 
     async def _freeze(self) -> None:
         """Move whole lines out of the part that is painted again."""
@@ -165,5 +187,16 @@ class LiveView(Vertical):
         if seconds is None and live.thinking_since is not None:
             seconds = time.monotonic() - live.thinking_since
         title = thinking_title(seconds, is_open=is_open, folded=not self._thinking_open)
-        shown = f"{title}\n{visible(thinking[-2000:])}" if self._thinking_open else title
-        self._thinking.update(Content(shown))
+        shown = Content(title)
+        if self._thinking_open and self._thought:
+            marks = (mark for _, mark in self._thought)
+            shown = Content.assemble(title, "\n", marked_content(marks, plain=self.app.no_color))
+        elif self._thinking_open:
+            shown = Content(f"{title}\n{visible(thinking[-_THOUGHT_SHOWN:])}")
+        self._thinking.update(shown)
+
+
+def _unfaded(tail: list[tuple[float, Mark]]) -> list[tuple[float, Mark]]:
+    """Without the rejected tokens that were seen long enough."""
+    now = time.monotonic()
+    return [(at, mark) for at, mark in tail if mark.kind != "rejected" or now - at < _FLASH_S]

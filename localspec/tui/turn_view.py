@@ -157,7 +157,7 @@ class TurnView(Vertical, can_focus=True):
         said = list(self.turn.notes)
         why = {
             "cancelled": "stopped; /continue goes on",
-            "interrupted": "cut off when the program ended; /continue goes on",
+            "interrupted": "cut off before its end; /continue goes on",
             "length": "cut at the token limit; /continue goes on",
             "context": "the context is full: /new begins afresh, --ctx-size makes it larger",
         }.get(self.turn.reason or "")

@@ -256,6 +256,55 @@ def test_thinking_is_folded_and_opens(tmp_path: Path) -> None:
     run(tmp_path, body, ScriptedTalker([script(rounds)]), settings={"view": "off"})
 
 
+def test_thinking_is_folded_while_it_grows_beside_the_guesses(tmp_path: Path) -> None:
+    gate = threading.Semaphore(0)
+    rounds = [
+        round_of(0, ["<think>", "\nlet me"], " see", rejected=" guess"),
+        plain(1, ", well\n"),
+        round_of(2, ["</think>"], "\n\nYes"),
+        plain(3, " <b>"),
+    ]
+
+    async def body(test: Driven) -> None:
+        test.composer.put("well?")
+        await test.pilot.press("enter")
+        gate.release(2)
+        await test.sees("▸ thinking for")
+        await test.until(lambda: test.chat.live is not None and len(test.chat.live.rounds) == 2)
+        await asyncio.sleep(0.2)
+        assert "let me" not in shown(test.app)
+        await test.pilot.press("ctrl+o")
+        await test.sees("let me see, well")
+        await test.pilot.press("ctrl+o")
+        gate.release(1)
+        await test.sees("Yes")
+        assert "▸ thought for" in shown(test.app)
+        assert "let me" not in shown(test.app)
+        gate.release(1)
+        await test.idle()
+        await test.sees("Yes <b>")
+
+    run(tmp_path, body, ScriptedTalker([script(rounds)], gate=gate))
+
+
+def test_an_answer_that_begins_like_a_mark_is_whole(tmp_path: Path) -> None:
+    gate = threading.Semaphore(0)
+    rounds = [plain(0, "<th"), plain(1, "ead> is"), plain(2, " a tag")]
+
+    async def body(test: Driven) -> None:
+        test.composer.put("html?")
+        await test.pilot.press("enter")
+        gate.release(1)
+        await test.until(lambda: test.chat.live is not None and bool(test.chat.live.rounds))
+        await asyncio.sleep(0.2)
+        gate.release(1)
+        await test.sees("<thead> is")
+        gate.release(1)
+        await test.idle()
+
+    run(tmp_path, body, ScriptedTalker([script(rounds)], gate=gate))
+
+
 def test_the_reader_who_scrolls_up_is_left_alone(tmp_path: Path) -> None:
     gate = threading.Semaphore(0)
     rounds = [plain(i, f"line {i}\n\n") for i in range(80)]
