@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterable
 
 import click
 
@@ -19,7 +20,7 @@ from localspec.speculation.events import Round
 from localspec.talk.candidates import drafts, missing, targets
 from localspec.talk.chat import Chat
 from localspec.talk.commands import COMMANDS, run_command
-from localspec.talk.speaker import Answered, Failed
+from localspec.talk.speaker import Answered, Failed, Loaded
 from localspec.visible import visible
 
 __all__ = ["LineChat"]
@@ -37,6 +38,7 @@ class LineChat:
         self._editing: str | None = None
         self._interrupted = threading.Event()
         self._said_loading = ""
+        self._said_notes: set[str] = set()
 
     def run(self, first: str | None, *, may_fetch: bool) -> int:
         """Until the end of the input, or /quit; the exit code."""
@@ -175,8 +177,7 @@ class LineChat:
 
     def _tell_figures(self, turn: object) -> None:
         figures = self.chat.figures
-        for note in getattr(turn, "notes", ()):
-            self.say(note)
+        self._say_notes(getattr(turn, "notes", ()))
         if figures is None or not figures.n_passes:
             return
         words = [f"{figures.n_tokens} tokens", f"{figures.mean:.1f} tokens/s"]
@@ -185,6 +186,13 @@ class LineChat:
         if figures.acceptance is not None:
             words.append(f"accepted {figures.acceptance:.0%}")
         self.say(" · ".join(words))
+
+    def _say_notes(self, notes: Iterable[str]) -> None:
+        """Each of them once: answers repeat what holds for all."""
+        for note in notes:
+            if note not in self._said_notes:
+                self._said_notes.add(note)
+                self.say(note)
 
     def _wait(self) -> None:
         """Until the answer or the load is done; text is written as it comes."""
@@ -199,6 +207,8 @@ class LineChat:
                     sys.stdout.flush()
                 elif isinstance(news, Failed):
                     self.say(news.error)
+                elif isinstance(news, Loaded):
+                    self._say_notes(news.talker.notes)
             if self.chat.loading is not None and self.chat.loading != self._said_loading:
                 self._said_loading = self.chat.loading
                 self.say(self.chat.loading)
