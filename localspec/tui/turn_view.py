@@ -70,6 +70,7 @@ class TurnView(Vertical, can_focus=True):
         self.turn = turn
         self.marked = marked and bool(turn.rounds)
         self.place = conversation.siblings(turn.id)
+        self._said = _notes_before(turn, conversation)
         self._thinking_open = False
 
     def compose(self) -> ComposeResult:
@@ -154,7 +155,7 @@ class TurnView(Vertical, can_focus=True):
         return Content(f"{title}\n{visible(parts.thinking)}" if self._thinking_open else title)
 
     def _ending(self) -> str:
-        said = list(self.turn.notes)
+        said = [note for note in self.turn.notes if note not in self._said]
         why = {
             "cancelled": "stopped; /continue goes on",
             "interrupted": "cut off before its end; /continue goes on",
@@ -199,6 +200,13 @@ def _marked_parts(marks: list[Mark], *, plain: bool) -> list[Content]:
         else:
             begun.append(mark)
     return [*parts, marked_content(begun, plain=plain)]
+
+
+def _notes_before(turn: Turn, conversation: Conversation) -> tuple[str, ...]:
+    """Of the answer before this one: what holds for all of them is said once."""
+    question = conversation.turns.get(turn.parent or "")
+    before = conversation.turns.get(question.parent or "") if question is not None else None
+    return before.notes if before is not None else ()
 
 
 def _figures(turn: Turn) -> list[str]:

@@ -305,6 +305,20 @@ def test_an_answer_that_begins_like_a_mark_is_whole(tmp_path: Path) -> None:
     run(tmp_path, body, ScriptedTalker([script(rounds)], gate=gate))
 
 
+def test_what_holds_for_every_answer_is_said_once(tmp_path: Path) -> None:
+    note = "drafts are copies of the text alone: a draft model cannot pay here"
+
+    async def body(test: Driven) -> None:
+        await test.ask("one")
+        await test.ask("two")
+        views = [view for view in test.app.query(TurnView) if view.turn.role == "assistant"]
+        assert [len(view.query(".notes")) for view in views] == [1, 0]
+        assert all(view.turn.notes == (note,) for view in views)
+
+    answer = script([plain(0, "Yes")], notes=(note,))
+    run(tmp_path, body, ScriptedTalker([answer, answer]))
+
+
 def test_the_reader_who_scrolls_up_is_left_alone(tmp_path: Path) -> None:
     gate = threading.Semaphore(0)
     rounds = [plain(i, f"line {i}\n\n") for i in range(80)]
