@@ -30,6 +30,7 @@ from localspec.talk.chat import Chat
 from localspec.talk.commands import COMMANDS, code_blocks, run_command
 from localspec.talk.speaker import Failed
 from localspec.tui.composer import Composer
+from localspec.tui.ending import Ending
 from localspec.tui.figures_bar import FiguresBar
 from localspec.tui.front import ScreenFront
 from localspec.tui.inspector import Inspector
@@ -107,6 +108,7 @@ class ChatApp(App[int]):
         self.suggestions = Static(id="suggestions", markup=False)
         self.composer = Composer(history=history)
         self.painter = Painter(self)
+        self._ending = Ending()
 
     def compose(self) -> ComposeResult:
         """Title, conversation and rounds, what goes on, figures, the message box, keys."""
@@ -122,6 +124,7 @@ class ChatApp(App[int]):
 
     def on_mount(self) -> None:
         """Begin: load, or ask before a download."""
+        self._ending.watch(self.exit)
         self.register_theme(CONTRAST)
         self.front.show_theme(self._theme_name)
         self.front.show_view(self.chat.settings.view)
@@ -133,6 +136,7 @@ class ChatApp(App[int]):
     def on_unmount(self) -> None:
         """Leave the process as it was."""
         self.painter.stop()
+        self._ending.release()
 
     # Keys.
 
