@@ -43,10 +43,17 @@ class SavedTitle:
 
 
 def chats_folder() -> Path:
-    """Where chats are kept; LOCALSPEC_DATA overrides the platform's folder for user data."""
+    """Where chats are kept; LOCALSPEC_DATA overrides the platform's folder for user data.
+
+    Raises SavedChatError when that is the home folder of somebody who is not here.
+    """
     own = os.environ.get("LOCALSPEC_DATA")
-    base = Path(own) if own else Path(platformdirs.user_data_dir("localspec", appauthor=False))
-    return base / "chats"
+    if not own:
+        return Path(platformdirs.user_data_dir("localspec", appauthor=False)) / "chats"
+    try:
+        return Path(own).expanduser() / "chats"
+    except RuntimeError as error:  # "~nobody"
+        raise SavedChatError(f"LOCALSPEC_DATA is {own!r}: {error}") from None
 
 
 class SavedChat:
@@ -83,6 +90,14 @@ class SavedChat:
         saved._read(raw)
         saved._system = saved.conversation.system
         return saved
+
+    @property
+    def damage(self) -> str | None:
+        """What of the file could not be read, in words."""
+        if not self.n_skipped:
+            return None
+        lines = "1 damaged line" if self.n_skipped == 1 else f"{self.n_skipped:,} damaged lines"
+        return f"{lines} of {self.path} left out"
 
     def add(self, turn: Turn) -> None:
         """Write a whole turn, to the disk itself."""
@@ -188,6 +203,8 @@ def list_chats(folder: Path | None = None) -> list[SavedTitle]:
     folder = folder or chats_folder()
     found = []
     for path in folder.glob("*.jsonl") if folder.is_dir() else ():
+        if not _ID.fullmatch(path.stem) or not path.is_file():
+            continue  # no chat of ours: open() would refuse it
         try:
             state = path.stat()
             title = _title(path)

@@ -109,7 +109,10 @@ class Chat:
         self._require_model()
         if not text.strip():
             raise InvalidOptionError("the message is empty")
-        self._ask(expand(text)[0], self.conversation.turns[turn_id].parent)
+        turn = self.conversation.turns.get(turn_id)
+        if turn is None:
+            raise InvalidOptionError("that question is in another chat: /load opens it again")
+        self._ask(expand(text)[0], turn.parent)
 
     def retry(self, turn_id: str | None = None) -> None:
         """Answer a question once more, on a branch beside its answer; by default the last one.
@@ -119,8 +122,8 @@ class Chat:
         self._require_silence()
         self._require_model()
         question = self.conversation.turns[turn_id] if turn_id else self.conversation.last("user")
-        if question is not None and question.role == "assistant":
-            question = self.conversation.turns[question.parent or ""]
+        while question is not None and question.role == "assistant":  # a file may have several
+            question = self.conversation.turns.get(question.parent or "")
         if question is None:
             raise InvalidOptionError("there is no question yet")
         self._answer(question)
@@ -260,6 +263,7 @@ class Chat:
             self.live.notes = (fitted.notice,)
         if before is not None:
             self.live.text = before.text
+            self.live.thinking_s = before.thinking_s
             self.live.n_saved = len(before.text)
         self.figures = self.live.figures
         self._speaker.answer(turn.id, prompt, options)

@@ -131,6 +131,8 @@ class ChatApp(App[int]):
         self.composer.focus()
         self.painter.start()
         self.set_interval(_TICK_S, self.painter.tick)
+        if self.chat.saved.damage:
+            self.front.say(self.chat.saved.damage)
         self._begin()
 
     def on_unmount(self) -> None:
@@ -231,7 +233,7 @@ class ChatApp(App[int]):
         """Write the message in $EDITOR."""
         composer = self.composer
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-        if not editor:
+        if not editor or not editor.strip():
             self.front.say("set $EDITOR (or $VISUAL) to write the message in it")
             return
         with tempfile.TemporaryDirectory(prefix="localspec-") as folder:
