@@ -1,4 +1,4 @@
-"""However the app is ended, the terminal is as it was: in a real pseudo-terminal, without a model."""
+"""However the app is ended, the terminal is as it was: in a pseudo-terminal, without a model."""
 
 from __future__ import annotations
 

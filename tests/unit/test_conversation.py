@@ -250,7 +250,7 @@ def test_damage_is_told_in_words(tmp_path: Path) -> None:
     with saved.path.open("a") as file:
         file.write('{"type": "turn"}\n')
     damage = SavedChat.open("mine", tmp_path).damage
-    assert damage is not None and damage.startswith("1 damaged line of")
+    assert damage == f"1 damaged line of {saved.path} left out"
 
 
 def test_the_data_folder_may_be_told_from_home(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ def test_edit_makes_the_file_and_checks_it(file: Path, monkeypatch: pytest.Monke
     with pytest.raises(ConfigError, match="did not work"):
         CliRunner().invoke(config, ["edit"], catch_exceptions=False)
     monkeypatch.setenv("VISUAL", "  ")
-    with pytest.raises(ConfigError, match="set .EDITOR"):
+    with pytest.raises(ConfigError, match=r"set \$EDITOR"):
         CliRunner().invoke(config, ["edit"], catch_exceptions=False)
 
 
