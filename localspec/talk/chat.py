@@ -179,8 +179,8 @@ class Chat:
         self.saved.set_system(text)
 
     def count_tokens(self, text: str) -> int | None:
-        """Tokens of a text; None while no model is loaded. Safe beside a running answer."""
-        return len(self.talker.encode(text)) if self.talker is not None and text else None
+        """Tokens of a text; None while no model is loaded. Safe in any thread."""
+        return self._speaker.count_tokens(text) if self.talker is not None and text else None
 
     def poll(self) -> list[tuple[News, list[Mark]]]:
         """Take in what the speaker told; each news with the marks that it added to the answer."""

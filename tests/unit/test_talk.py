@@ -427,3 +427,31 @@ def test_the_time_of_the_thinking_outlives_a_continuation(made: Callable[..., Ch
     turn = chat.conversation.turns["a"]
     assert turn.text == "<think>hm</think>Yes it is"
     assert turn.thinking_s == 12.0
+
+
+def test_a_load_waits_until_the_tokens_are_counted(made: Callable[..., Chat]) -> None:
+    """A model that is freed while a thread counts with it ends the process."""
+    began, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(ScriptedTalker):
+        def encode(self, prompt: Any) -> list[int]:
+            began.set()
+            assert go_on.wait(5)
+            return super().encode(prompt)
+
+        def close(self) -> None:
+            closed.set()
+
+    chat = made(Slow())
+    counted: list[int | None] = []
+    counting = threading.Thread(target=lambda: counted.append(chat.count_tokens("one two")))
+    counting.start()
+    assert began.wait(5)
+    chat.load()
+    assert not closed.wait(0.1)
+    go_on.set()
+    counting.join(5)
+    assert closed.wait(5)
+    wait(chat, lambda: not chat.is_busy)
+    assert counted == [2]
+    assert chat.count_tokens("one two three") == 3
