@@ -263,7 +263,7 @@ class Chat:
             self.live.notes = (fitted.notice,)
         if before is not None:
             self.live.text = before.text
-            self.live.thinking_s = before.thinking_s
+            self.live.go_on_thinking(before)
             self.live.n_saved = len(before.text)
         self.figures = self.live.figures
         self._speaker.answer(turn.id, prompt, options)
@@ -353,7 +353,7 @@ class Chat:
                 reason=reason,
                 timings=timings,
                 rounds=(*before, *live.rounds),
-                thinking_s=live.thinking_s if live.thinking_s is not None else live.turn.thinking_s,
+                thinking_s=live.thought_s(self._clock()),
                 notes=(*live.notes, *notes),
             )
         )

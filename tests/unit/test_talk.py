@@ -455,3 +455,37 @@ def test_a_load_waits_until_the_tokens_are_counted(made: Callable[..., Chat]) ->
     wait(chat, lambda: not chat.is_busy)
     assert counted == [2]
     assert chat.count_tokens("one two three") == 3
+
+
+def test_thinking_that_is_cut_is_timed_over_both_parts(tmp_path: Path) -> None:
+    now = [100.0]
+    gate = threading.Semaphore(0)
+    talker = ScriptedTalker(
+        [script([plain(0, "<think>hm"), plain(1, "x")]), script([plain(0, "</think>Yes")])],
+        gate=gate,
+    )
+    chat = Chat(
+        Speaker(talker.open), ChatSettings(), SavedChat(tmp_path, "c"), clock=lambda: now[0]
+    )
+    try:
+        chat.load()
+        wait(chat, lambda: not chat.is_busy)
+        chat.send("well?")
+        gate.release()
+        wait(chat, lambda: chat.live is not None and bool(chat.live.rounds))
+        now[0] += 4.0
+        chat.stop()
+        wait(chat, lambda: not chat.is_busy)
+        turn = chat.conversation.last("assistant")
+        assert turn is not None
+        assert turn.thinking_s == 4.0
+        now[0] += 1000.0
+        chat.continue_answer()
+        now[0] += 3.0
+        gate.release(2)
+        wait(chat, lambda: not chat.is_busy)
+        turn = chat.conversation.last("assistant")
+        assert turn is not None
+        assert (turn.text, turn.thinking_s) == ("<think>hm</think>Yes", 7.0)
+    finally:
+        chat.close()
