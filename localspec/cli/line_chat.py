@@ -178,6 +178,8 @@ class LineChat:
         turn = self.chat.conversation.turns.get(self.chat.conversation.head or "")
         if turn is not None and turn.id != before and turn.role == "assistant":
             self._tell_figures(turn)
+        if self.chat.saved.broken:
+            self._say_notes([self.chat.saved.broken])
 
     def _tell_figures(self, turn: object) -> None:
         figures = self.chat.figures
