@@ -104,8 +104,12 @@ class SavedChat:
         self.conversation.add(turn)
         self._write({"type": "turn", **_turn_json(turn)}, sync=True)
 
-    def grow(self, turn: Turn, text: str, token_ids: Sequence[int]) -> None:
-        """Write what an unfinished answer has gained; `turn` tells where it stands."""
+    def grow(self, turn: Turn, text: str, token_ids: Sequence[int], at: int | None = None) -> None:
+        """Write what an unfinished answer has gained; `turn` tells where it stands.
+
+        at: the characters that it had before. By it the pieces of two programs that continue one
+        answer at once are told apart: what does not fit is left out when the file is read.
+        """
         self._write(
             {
                 "type": "partial",
@@ -115,6 +119,7 @@ class SavedChat:
                 "opened": turn.opened,
                 "text": text,
                 "token_ids": list(token_ids),
+                **({"at": at} if at is not None else {}),
             }
         )
 
@@ -270,6 +275,8 @@ def _grown(before: Turn | None, row: dict[str, Any]) -> Turn:
     """An unfinished answer with one more piece; before: what it has so far, or continues."""
     if before is None:
         before = Turn(str(row["id"]), _optional(row["parent"]), "assistant", "")
+    if before.role != "assistant" or row.get("at", len(before.text)) != len(before.text):
+        raise ValueError("a piece of another answer, or of another program's")
     return replace(
         before,
         text=before.text + str(row["text"]),

@@ -370,7 +370,7 @@ class Chat:
             return
         new = live.rounds[live.n_saved_rounds :]
         ids = [token.id for round_ in new for token in round_.tokens if token.committed]
-        self.saved.grow(live.turn, live.text[live.n_saved :], ids)
+        self.saved.grow(live.turn, live.text[live.n_saved :], ids, at=live.n_saved)
         live.n_saved, live.n_saved_rounds = len(live.text), len(live.rounds)
         live.saved_at = now
 

@@ -121,6 +121,26 @@ def test_a_continuation_that_was_cut_is_kept_behind_what_it_continues(tmp_path: 
     assert (read.reason, read.rounds) == ("interrupted", answer.rounds)
 
 
+def test_pieces_of_two_programs_are_not_mixed(tmp_path: Path) -> None:
+    saved = SavedChat(tmp_path, "c")
+    saved.add(Turn("q", None, "user", "hello"))
+    answer = Turn("a", "q", "assistant", "one", (1,), "length")
+    saved.add(answer)
+    other = SavedChat.open("c", tmp_path)
+    saved.grow(answer, " two", [2], at=3)
+    other.grow(answer, " deux", [12], at=3)
+    saved.grow(answer, " three", [3], at=7)
+    other.grow(answer, " trois", [13], at=8)
+    saved.grow(Turn("q", None, "user", "hello"), " forged", [4])
+    saved.close()
+    other.close()
+    read = SavedChat.open("c", tmp_path)
+    assert read.conversation.turns["a"].text == "one two three"
+    assert read.conversation.turns["a"].token_ids == (1, 2, 3)
+    assert read.conversation.turns["q"].text == "hello"
+    assert read.n_skipped == 3
+
+
 def test_nothing_is_written_before_the_first_turn(tmp_path: Path) -> None:
     saved = SavedChat(tmp_path / "chats", "chat")
     saved.set_system("unsaid")
