@@ -28,6 +28,8 @@ def attach(path: Path) -> Attachment:
         path = path.expanduser()
         if path.is_dir():
             raise AttachmentError(f"{path} is a folder: name one file of it")
+        if path.exists() and not path.is_file():  # a pipe or a device may never end
+            raise AttachmentError(f"{path} is no regular file: only text files can be attached")
         size = path.stat().st_size
         if size > _MOST_BYTES:
             raise AttachmentError(

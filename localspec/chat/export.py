@@ -70,17 +70,21 @@ FORMATS: dict[str, Callable[[Conversation], str]] = {
 
 def export(conversation: Conversation, path: Path, *, overwrite: bool = False) -> Path:
     """Write the file; its ending picks the format. Raises SavedChatError with what to do."""
-    path = path.expanduser()
+    try:
+        path = path.expanduser()
+        exists = path.exists()
+    except (OSError, RuntimeError, ValueError) as error:  # "~nobody", too long, no permission
+        raise SavedChatError(f"{path} cannot be written: {error}") from None
     write = FORMATS.get(path.suffix.lower())
     if write is None:
         raise SavedChatError(f"{path.name} ends in none of {', '.join(FORMATS)}: choose one")
     if not conversation.path():
         raise SavedChatError("there is nothing to export yet")
-    if path.exists() and not overwrite:
+    if exists and not overwrite:
         raise SavedChatError(f"{path} exists: choose another name")
     try:
         path.write_text(write(conversation), "utf-8", errors="replace")
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise SavedChatError(f"{path} cannot be written: {error}") from None
     return path
 

@@ -41,12 +41,13 @@ def figures(timings: Mapping[str, Any], reason: str | None) -> str:
     """One line: tokens, speed, acceptance; empty without any token."""
     if not timings.get("predicted_n"):
         return ""
-    judged = timings.get("draft_n_accepted", 0) + timings.get("draft_n_rejected", 0)
+    accepted = timings.get("draft_n_accepted", 0)
+    judged = accepted + timings.get("draft_n_rejected", 0)
     words = (
         f"{timings['predicted_n']} tokens · {timings.get('predicted_per_second', 0.0):.1f} tokens/s"
     )
     if judged:
-        words += f" · accepted {timings['draft_n_accepted']} of {judged} judged"
+        words += f" · accepted {accepted} of {judged} judged"
     if reason and reason != "eos":
         words += f" · ended: {reason}"
     return f"<p class=figures>{html.escape(words)}</p>"

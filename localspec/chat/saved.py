@@ -43,10 +43,17 @@ class SavedTitle:
 
 
 def chats_folder() -> Path:
-    """Where chats are kept; LOCALSPEC_DATA overrides the platform's folder for user data."""
+    """Where chats are kept; LOCALSPEC_DATA overrides the platform's folder for user data.
+
+    Raises SavedChatError when that is the home folder of somebody who is not here.
+    """
     own = os.environ.get("LOCALSPEC_DATA")
-    base = Path(own) if own else Path(platformdirs.user_data_dir("localspec", appauthor=False))
-    return base / "chats"
+    if not own:
+        return Path(platformdirs.user_data_dir("localspec", appauthor=False)) / "chats"
+    try:
+        return Path(own).expanduser() / "chats"
+    except RuntimeError as error:  # "~nobody"
+        raise SavedChatError(f"LOCALSPEC_DATA is {own!r}: {error}") from None
 
 
 class SavedChat:
@@ -84,13 +91,25 @@ class SavedChat:
         saved._system = saved.conversation.system
         return saved
 
+    @property
+    def damage(self) -> str | None:
+        """What of the file could not be read, in words."""
+        if not self.n_skipped:
+            return None
+        lines = "1 damaged line" if self.n_skipped == 1 else f"{self.n_skipped:,} damaged lines"
+        return f"{lines} of {self.path} left out"
+
     def add(self, turn: Turn) -> None:
         """Write a whole turn, to the disk itself."""
         self.conversation.add(turn)
         self._write({"type": "turn", **_turn_json(turn)}, sync=True)
 
-    def grow(self, turn: Turn, text: str, token_ids: Sequence[int]) -> None:
-        """Write what an unfinished answer has gained; `turn` tells where it stands."""
+    def grow(self, turn: Turn, text: str, token_ids: Sequence[int], at: int | None = None) -> None:
+        """Write what an unfinished answer has gained; `turn` tells where it stands.
+
+        at: the characters that it had before. By it the pieces of two programs that continue one
+        answer at once are told apart: what does not fit is left out when the file is read.
+        """
         self._write(
             {
                 "type": "partial",
@@ -100,6 +119,7 @@ class SavedChat:
                 "opened": turn.opened,
                 "text": text,
                 "token_ids": list(token_ids),
+                **({"at": at} if at is not None else {}),
             }
         )
 
@@ -188,6 +208,8 @@ def list_chats(folder: Path | None = None) -> list[SavedTitle]:
     folder = folder or chats_folder()
     found = []
     for path in folder.glob("*.jsonl") if folder.is_dir() else ():
+        if not _ID.fullmatch(path.stem) or not path.is_file():
+            continue  # no chat of ours: open() would refuse it
         try:
             state = path.stat()
             title = _title(path)
@@ -253,6 +275,8 @@ def _grown(before: Turn | None, row: dict[str, Any]) -> Turn:
     """An unfinished answer with one more piece; before: what it has so far, or continues."""
     if before is None:
         before = Turn(str(row["id"]), _optional(row["parent"]), "assistant", "")
+    if before.role != "assistant" or row.get("at", len(before.text)) != len(before.text):
+        raise ValueError("a piece of another answer, or of another program's")
     return replace(
         before,
         text=before.text + str(row["text"]),

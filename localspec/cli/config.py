@@ -57,7 +57,7 @@ def edit() -> None:
     """Open the file in $EDITOR; it is made when it is missing, and checked afterwards."""
     file = settings_path()
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    if not editor:
+    if not editor or not editor.strip():
         raise ConfigError(f"set $EDITOR, or edit {file} yourself")
     try:
         if not file.exists():

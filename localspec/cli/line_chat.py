@@ -44,6 +44,8 @@ class LineChat:
         """Until the end of the input, or /quit; the exit code."""
         before = signal.signal(signal.SIGINT, self._interrupt)
         try:
+            if self.chat.saved.damage:
+                self.say(self.chat.saved.damage)
             if not self._load(may_fetch=may_fetch):
                 return 2
             if first is not None:
@@ -105,7 +107,9 @@ class LineChat:
         self.say("lines have no colours")
 
     def show_all(self) -> None:
-        """Nothing is drawn again."""
+        """Nothing is drawn again; a question of another chat is edited no more."""
+        if self._editing not in self.chat.conversation.turns:
+            self._editing = None
 
     def show_growth(self) -> None:
         """Nothing is drawn again."""
@@ -174,6 +178,8 @@ class LineChat:
         turn = self.chat.conversation.turns.get(self.chat.conversation.head or "")
         if turn is not None and turn.id != before and turn.role == "assistant":
             self._tell_figures(turn)
+        if self.chat.saved.broken:
+            self._say_notes([self.chat.saved.broken])
 
     def _tell_figures(self, turn: object) -> None:
         figures = self.chat.figures

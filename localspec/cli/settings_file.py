@@ -50,10 +50,16 @@ class Setting:
 
 
 def settings_path() -> Path:
-    """$LOCALSPEC_CONFIG, else config.toml in the platform's folder for settings."""
+    """$LOCALSPEC_CONFIG, else config.toml in the platform's folder for settings.
+
+    Raises ConfigError for the home folder of somebody who is not here.
+    """
     own = os.environ.get("LOCALSPEC_CONFIG")
     if own:
-        return Path(own).expanduser()
+        try:
+            return Path(own).expanduser()
+        except RuntimeError as error:  # "~nobody"
+            raise ConfigError(f"LOCALSPEC_CONFIG is {own!r}: {error}") from None
     return Path(platformdirs.user_config_dir("localspec", appauthor=False)) / "config.toml"
 
 
@@ -78,7 +84,7 @@ def default_map(settings: Mapping[str, Setting]) -> dict[str, dict[str, Any]]:
 
 def _from_file(path: Path) -> dict[str, Setting]:
     try:
-        document = tomllib.loads(path.read_text("utf-8"))
+        document = tomllib.loads(path.read_text("utf-8-sig"))
     except (FileNotFoundError, NotADirectoryError):  # HOME may be /dev/null
         return {}
     except (OSError, ValueError, RecursionError) as error:  # ValueError: bad TOML, bad UTF-8

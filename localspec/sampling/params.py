@@ -165,7 +165,10 @@ def _check(
 ) -> None:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise InvalidOptionError(f"{name} must be a number, not {value!r}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number beyond 1.8e308
+        raise InvalidOptionError(f"{name} is too large: it must be finite") from None
     if not math.isfinite(number):
         raise InvalidOptionError(f"{name} is {value}: it must be finite")
     if low is not None and number < low:

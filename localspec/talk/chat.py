@@ -109,7 +109,10 @@ class Chat:
         self._require_model()
         if not text.strip():
             raise InvalidOptionError("the message is empty")
-        self._ask(expand(text)[0], self.conversation.turns[turn_id].parent)
+        turn = self.conversation.turns.get(turn_id)
+        if turn is None:
+            raise InvalidOptionError("that question is in another chat: /load opens it again")
+        self._ask(expand(text)[0], turn.parent)
 
     def retry(self, turn_id: str | None = None) -> None:
         """Answer a question once more, on a branch beside its answer; by default the last one.
@@ -119,8 +122,8 @@ class Chat:
         self._require_silence()
         self._require_model()
         question = self.conversation.turns[turn_id] if turn_id else self.conversation.last("user")
-        if question is not None and question.role == "assistant":
-            question = self.conversation.turns[question.parent or ""]
+        while question is not None and question.role == "assistant":  # a file may have several
+            question = self.conversation.turns.get(question.parent or "")
         if question is None:
             raise InvalidOptionError("there is no question yet")
         self._answer(question)
@@ -176,8 +179,8 @@ class Chat:
         self.saved.set_system(text)
 
     def count_tokens(self, text: str) -> int | None:
-        """Tokens of a text; None while no model is loaded. Safe beside a running answer."""
-        return len(self.talker.encode(text)) if self.talker is not None and text else None
+        """Tokens of a text; None while no model is loaded. Safe in any thread."""
+        return self._speaker.count_tokens(text) if self.talker is not None and text else None
 
     def poll(self) -> list[tuple[News, list[Mark]]]:
         """Take in what the speaker told; each news with the marks that it added to the answer."""
@@ -260,6 +263,7 @@ class Chat:
             self.live.notes = (fitted.notice,)
         if before is not None:
             self.live.text = before.text
+            self.live.go_on_thinking(before)
             self.live.n_saved = len(before.text)
         self.figures = self.live.figures
         self._speaker.answer(turn.id, prompt, options)
@@ -349,7 +353,7 @@ class Chat:
                 reason=reason,
                 timings=timings,
                 rounds=(*before, *live.rounds),
-                thinking_s=live.thinking_s if live.thinking_s is not None else live.turn.thinking_s,
+                thinking_s=live.thought_s(self._clock()),
                 notes=(*live.notes, *notes),
             )
         )
@@ -366,7 +370,7 @@ class Chat:
             return
         new = live.rounds[live.n_saved_rounds :]
         ids = [token.id for round_ in new for token in round_.tokens if token.committed]
-        self.saved.grow(live.turn, live.text[live.n_saved :], ids)
+        self.saved.grow(live.turn, live.text[live.n_saved :], ids, at=live.n_saved)
         live.n_saved, live.n_saved_rounds = len(live.text), len(live.rounds)
         live.saved_at = now
 

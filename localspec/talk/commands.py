@@ -128,8 +128,11 @@ def _draft(front: Front, argument: str) -> None:
 
 def _two_references(argument: str) -> tuple[str, str]:
     """REF [DRAFT]; a path may have spaces, in quotes or when it is a file as it stands."""
-    if Path(argument).expanduser().is_file():
-        return argument, "auto"
+    try:
+        if Path(argument).expanduser().is_file():
+            return argument, "auto"
+    except (OSError, RuntimeError, ValueError):  # too long for a name, "~nobody", a NUL
+        pass
     words = [a or b or c for a, b, c in re.findall(r"\"([^\"]+)\"|'([^']+)'|(\S+)", argument)]
     if len(words) > 2:
         raise InvalidOptionError(
@@ -285,8 +288,8 @@ def _load(front: Front, argument: str) -> None:
     saved = SavedChat.open(argument)
     front.chat.start_over(saved)
     front.show_all()
-    if saved.n_skipped:
-        front.say(f"{saved.n_skipped} damaged lines of {saved.path} were left out")
+    if saved.damage:
+        front.say(saved.damage)
 
 
 def _new(front: Front, _: str) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from localspec.chat.conversation import Turn
 from localspec.chat.marks import MarkedText
+from localspec.chat.thinking import split
 from localspec.speculation.events import Round
 from localspec.talk.figures import Figures
 
@@ -40,6 +41,20 @@ class Live:
     def is_reading(self) -> bool:
         """True until the first round: the prompt is being read."""
         return not self.rounds
+
+    def go_on_thinking(self, before: Turn) -> None:
+        """Count on from the thinking of the answer that is continued."""
+        parts = split(before.text, opened=before.opened)
+        if parts.is_open:
+            self.thinking_since = self.started - (before.thinking_s or 0.0)
+        elif parts.thinking is not None:
+            self.thinking_s = before.thinking_s
+
+    def thought_s(self, now: float) -> float | None:
+        """Seconds of thinking, whether it has come to its end or not; None without any."""
+        if self.thinking_s is None and self.thinking_since is not None:
+            return now - self.thinking_since
+        return self.thinking_s
 
     def committed_ids(self) -> tuple[int, ...]:
         """The tokens of the answer, those that it continues included."""

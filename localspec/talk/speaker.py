@@ -127,6 +127,7 @@ class Speaker:
         self._open = open_pair
         self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._talker: Talker | None = None
+        self._counting = threading.Lock()  # who holds it has a talker that is not closed
         self._stop = threading.Event()
         self._leaving = threading.Event()
         # A daemon: a native call that does not end must not keep the process alive.
@@ -150,6 +151,11 @@ class Speaker:
         if talker is not None:
             talker.cancel()
 
+    def count_tokens(self, text: str) -> int | None:
+        """Tokens of a text, from any thread; None without a model. A load waits for the count."""
+        with self._counting:
+            return len(self._talker.encode(text)) if self._talker is not None else None
+
     def close(self, timeout_s: float = 1.5) -> bool:
         """Stop, free the models, end the thread. False when it did not end in time."""
         self._leaving.set()
@@ -163,20 +169,22 @@ class Speaker:
             if self._leaving.is_set():
                 continue
             order()
-        if self._talker is not None:
-            self._talker.close()
+        self._drop()
+
+    def _drop(self) -> None:
+        """Free the pair, when nobody counts with it."""
+        with self._counting:
+            talker, self._talker = self._talker, None
+            if talker is not None:
+                talker.close()
 
     def _load(self, order: Order) -> None:
-        talker, self._talker = self._talker, None
-        if talker is not None:
-            talker.close()  # two pairs at once may not fit
+        self._drop()  # two pairs at once may not fit
         try:
             self._talker = talker = self._open(order, self._tell)
             outlook = talker.prepare(lambda words: self._tell(Loading(words)))
         except Exception as error:
-            talker, self._talker = self._talker, None
-            if talker is not None:
-                talker.close()
+            self._drop()
             self._tell_failure(error, None)
             return
         self.news.put(Loaded(order, talker, outlook))

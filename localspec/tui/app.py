@@ -30,6 +30,7 @@ from localspec.talk.chat import Chat
 from localspec.talk.commands import COMMANDS, code_blocks, run_command
 from localspec.talk.speaker import Failed
 from localspec.tui.composer import Composer
+from localspec.tui.ending import Ending
 from localspec.tui.figures_bar import FiguresBar
 from localspec.tui.front import ScreenFront
 from localspec.tui.inspector import Inspector
@@ -107,6 +108,7 @@ class ChatApp(App[int]):
         self.suggestions = Static(id="suggestions", markup=False)
         self.composer = Composer(history=history)
         self.painter = Painter(self)
+        self._ending = Ending()
 
     def compose(self) -> ComposeResult:
         """Title, conversation and rounds, what goes on, figures, the message box, keys."""
@@ -122,17 +124,21 @@ class ChatApp(App[int]):
 
     def on_mount(self) -> None:
         """Begin: load, or ask before a download."""
+        self._ending.watch(self.exit)
         self.register_theme(CONTRAST)
         self.front.show_theme(self._theme_name)
         self.front.show_view(self.chat.settings.view)
         self.composer.focus()
         self.painter.start()
         self.set_interval(_TICK_S, self.painter.tick)
+        if self.chat.saved.damage:
+            self.front.say(self.chat.saved.damage)
         self._begin()
 
     def on_unmount(self) -> None:
         """Leave the process as it was."""
         self.painter.stop()
+        self._ending.release()
 
     # Keys.
 
@@ -227,7 +233,7 @@ class ChatApp(App[int]):
         """Write the message in $EDITOR."""
         composer = self.composer
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-        if not editor:
+        if not editor or not editor.strip():
             self.front.say("set $EDITOR (or $VISUAL) to write the message in it")
             return
         with tempfile.TemporaryDirectory(prefix="localspec-") as folder:

@@ -24,7 +24,7 @@ class Composer(TextArea):
     """A growing text box with a history. `editing` is the turn that the text will replace."""
 
     DEFAULT_CSS = """
-    Composer { height: auto; min-height: 3; max-height: 40%; border: round $border;
+    Composer { height: auto; min-height: 3; min-width: 6; max-height: 40%; border: round $border;
                padding: 0 1; background: $background; }
     Composer:focus { border: round $primary; }
     Composer.-editing { border: round $warning; }

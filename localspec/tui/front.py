@@ -86,6 +86,9 @@ class ScreenFront:
 
     def show_all(self) -> None:
         """The conversation is another one."""
+        composer = self._app.composer
+        if composer.editing and composer.editing not in self.chat.conversation.turns:
+            composer.leave_editing()
         self.show_growth()
         self._app.painter.show_rounds()
 

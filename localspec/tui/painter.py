@@ -131,6 +131,7 @@ class Painter:
 
     async def _sync(self) -> None:
         self.is_stale = False
+        self._next_at, self._rounds_next = 0.0, True  # what is new is painted now, the text first
         chat, transcript = self._chat, self._app.transcript
         await transcript.sync(chat.conversation, chat.live, chat.settings.view)
         await transcript.welcome(welcome_words(chat))

@@ -82,8 +82,9 @@ class TurnView(Vertical, can_focus=True):
         parts = split(self.turn.text, opened=self.turn.opened)
         if parts.thinking is not None:
             yield Static(self._thinking(), classes="thinking", markup=False)
-        if self.marked:
-            for content in _marked_parts(mark_all(self.turn.rounds), plain=self.app.no_color):
+        marks = _answer_marks(self.turn, parts.answer) if self.marked else None
+        if marks is not None:
+            for content in _marked_parts(marks, plain=self.app.no_color):
                 yield Static(content, classes="body", markup=False)
         else:
             yield from markdown_texts(parts.answer)
@@ -187,6 +188,22 @@ def thinking_title(seconds: float | None, *, is_open: bool, folded: bool) -> str
     return f"{arrow} thinking{took} …" if is_open else f"{arrow} thought{took} (o opens)"
 
 
+def _answer_marks(turn: Turn, answer: str) -> list[Mark] | None:
+    """The marks of the answer behind its thinking; None where not every round is known."""
+    marks = mark_all(turn.rounds)
+    if "".join(mark.text for mark in marks if mark.kind != "rejected") != turn.text:
+        return None  # it was continued when the program died: the rest has no rounds
+    n = len(turn.text) - len(answer)
+    while marks and n > 0:
+        mark = marks.pop(0)
+        if mark.kind == "rejected":
+            continue
+        if len(mark.text) > n:
+            marks.insert(0, Mark(mark.text[n:], mark.kind))
+        n -= len(mark.text)
+    return marks
+
+
 def _marked_parts(marks: list[Mark], *, plain: bool) -> list[Content]:
     """Parts that end with a line, so that no widget is too long to be drawn at once."""
     parts: list[Content] = []
@@ -219,9 +236,10 @@ def _figures(turn: Turn) -> list[str]:
     ]
     if speed_up := timings.get("speed_up_estimated"):
         words.append(f"×{speed_up:.2f} est.")
-    judged = timings.get("draft_n_accepted", 0) + timings.get("draft_n_rejected", 0)
+    accepted = timings.get("draft_n_accepted", 0)
+    judged = accepted + timings.get("draft_n_rejected", 0)
     if judged:
-        words.append(f"accepted {timings['draft_n_accepted']} of {judged}")
+        words.append(f"accepted {accepted} of {judged}")
     elif timings.get("drafter") == "none":
         words.append("plain")
     return words

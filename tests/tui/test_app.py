@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from localspec.chat.conversation import Turn
 from localspec.chat.saved import SavedChat
 from localspec.errors import ModelNotFoundError
-from localspec.talk.commands import COMMANDS
+from localspec.talk.commands import COMMANDS, run_command
 from localspec.tui.help import HelpScreen
 from localspec.tui.inspector import Inspector, Lane
 from localspec.tui.transcript import _N_SHOWN
@@ -359,3 +360,32 @@ def test_a_long_chat_shows_its_end_and_more_on_demand(tmp_path: Path) -> None:
         await test.until(lambda: len(test.app.query(TurnView)) == 2 * _N_SHOWN)
 
     run(tmp_path, body, ScriptedTalker([ANSWER]), saved=saved)
+
+
+@pytest.mark.parametrize("view", ["off", "inline", "inspector"])
+def test_another_view_shows_at_once_what_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: str
+) -> None:
+    gate = threading.Semaphore(0)
+
+    async def body(test: Driven) -> None:
+        test.composer.put("well?")
+        await test.pilot.press("enter")
+        gate.release()
+        await test.sees("one two")
+        monkeypatch.setattr(test.app.painter, "_painted", lambda began: None)
+        await test.pilot.pause()
+        test.app.painter._next_at = math.inf  # a slow machine rests for long after a paint
+        before = test.app.transcript.live_view
+        run_command(test.app.front, f"/spec {view}")
+        await test.until(lambda: test.app.transcript.live_view not in (None, before))
+        await test.until(
+            lambda: any("one two" in line[:50] for line in shown(test.app).splitlines())
+        )
+        gate.release(5)
+        await test.idle()
+
+    rounds = [round_of(0, ["one"], " two"), plain(1, " three")]
+    other = "inline" if view == "off" else "off"
+    talker = ScriptedTalker([script(rounds)], gate=gate)
+    run(tmp_path, body, talker, settings={"view": other})

@@ -89,3 +89,15 @@ def test_the_editor_writes_the_message(tmp_path: Path, monkeypatch: pytest.Monke
         await test.sees("set $EDITOR")
 
     run(tmp_path, body, ScriptedTalker([ANSWER]))
+
+
+@pytest.mark.parametrize("view", ["off", "inline", "inspector"])
+def test_no_size_ends_the_app(tmp_path: Path, view: str) -> None:
+    async def body(test: Driven) -> None:
+        await test.ask("Write code")
+        for size in ((1, 1), (10, 3), (4, 40), (5, 2), (200, 1), (120, 40)):
+            await test.pilot.resize_terminal(*size)
+            await test.pilot.pause()
+        await test.sees("code")
+
+    run(tmp_path, body, ScriptedTalker([ANSWER]), settings={"view": view})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from localspec.chat.attachments import attach, expand
 from localspec.chat.conversation import Conversation, Turn
 from localspec.chat.export import export, to_html, to_json, to_markdown
 from localspec.chat.marks import mark_all
-from localspec.chat.saved import SavedChat, list_chats
+from localspec.chat.marks_html import figures
+from localspec.chat.saved import SavedChat, chats_folder, list_chats
 from localspec.chat.thinking import opens_thinking, split
 from localspec.errors import AttachmentError, SavedChatError
 from localspec.speculation.event_json import as_json, round_from_json
@@ -119,6 +121,26 @@ def test_a_continuation_that_was_cut_is_kept_behind_what_it_continues(tmp_path: 
     assert (read.reason, read.rounds) == ("interrupted", answer.rounds)
 
 
+def test_pieces_of_two_programs_are_not_mixed(tmp_path: Path) -> None:
+    saved = SavedChat(tmp_path, "c")
+    saved.add(Turn("q", None, "user", "hello"))
+    answer = Turn("a", "q", "assistant", "one", (1,), "length")
+    saved.add(answer)
+    other = SavedChat.open("c", tmp_path)
+    saved.grow(answer, " two", [2], at=3)
+    other.grow(answer, " deux", [12], at=3)
+    saved.grow(answer, " three", [3], at=7)
+    other.grow(answer, " trois", [13], at=8)
+    saved.grow(Turn("q", None, "user", "hello"), " forged", [4])
+    saved.close()
+    other.close()
+    read = SavedChat.open("c", tmp_path)
+    assert read.conversation.turns["a"].text == "one two three"
+    assert read.conversation.turns["a"].token_ids == (1, 2, 3)
+    assert read.conversation.turns["q"].text == "hello"
+    assert read.n_skipped == 3
+
+
 def test_nothing_is_written_before_the_first_turn(tmp_path: Path) -> None:
     saved = SavedChat(tmp_path / "chats", "chat")
     saved.set_system("unsaid")
@@ -213,6 +235,54 @@ def test_what_cannot_be_attached_is_told(tmp_path: Path, content: bytes, words: 
         attach(tmp_path)
     with pytest.raises(AttachmentError, match="there is no file"):
         attach(tmp_path / "nothing")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this platform has no named pipes")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(AttachmentError, match="no regular file"):
+        attach(tmp_path / "pipe")
+    assert expand(f"@{tmp_path}/pipe") == (f"@{tmp_path}/pipe", [])
+
+
+def test_names_that_no_file_can_have_are_no_export(tmp_path: Path) -> None:
+    chat = Conversation()
+    chat.add(Turn("q", None, "user", "hello"))
+    for name in ("a" * 300 + ".md", "nul\0.md", "no/folder.md"):
+        with pytest.raises(SavedChatError, match="cannot be written"):
+            export(chat, tmp_path / name)
+
+
+def test_only_what_can_be_opened_is_listed(tmp_path: Path) -> None:
+    saved = SavedChat(tmp_path, "mine")
+    saved.add(Turn("q", None, "user", "hello"))
+    saved.close()
+    (tmp_path / "two words.jsonl").write_text(saved.path.read_text())
+    (tmp_path / "folder.jsonl").mkdir()
+    assert [title.id for title in list_chats(tmp_path)] == ["mine"]
+
+
+def test_damage_is_told_in_words(tmp_path: Path) -> None:
+    saved = SavedChat(tmp_path, "mine")
+    saved.add(Turn("q", None, "user", "hello"))
+    saved.close()
+    assert SavedChat.open("mine", tmp_path).damage is None
+    with saved.path.open("a") as file:
+        file.write('{"type": "turn"}\n')
+    damage = SavedChat.open("mine", tmp_path).damage
+    assert damage == f"1 damaged line of {saved.path} left out"
+
+
+def test_the_data_folder_may_be_told_from_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_DATA", "~/x")
+    assert chats_folder() == Path.home() / "x" / "chats"
+    monkeypatch.setenv("LOCALSPEC_DATA", "~no-such-person")
+    with pytest.raises(SavedChatError, match="LOCALSPEC_DATA"):
+        chats_folder()
+
+
+def test_figures_of_a_file_may_lack_anything() -> None:
+    assert "accepted 0 of 3" in figures({"predicted_n": 1, "draft_n_rejected": 3}, "eos")
 
 
 def test_exports_hold_the_text_and_the_guesses(tmp_path: Path) -> None:

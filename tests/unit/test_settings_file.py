@@ -80,3 +80,17 @@ def test_edit_makes_the_file_and_checks_it(file: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("VISUAL", "no-such-editor")
     with pytest.raises(ConfigError, match="did not work"):
         CliRunner().invoke(config, ["edit"], catch_exceptions=False)
+    monkeypatch.setenv("VISUAL", "  ")
+    with pytest.raises(ConfigError, match=r"set \$EDITOR"):
+        CliRunner().invoke(config, ["edit"], catch_exceptions=False)
+
+
+def test_a_byte_order_mark_and_its_line_ends_are_read_over(file: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbftop_k = 5\r\n[chat]\r\ntheme = 'light'\r\n")
+    assert {key: s.value for key, s in read_settings({}).items()} == {"top_k": 5, "theme": "light"}
+
+
+def test_the_home_of_nobody_is_a_named_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_CONFIG", "~no-such-person/c.toml")
+    with pytest.raises(ConfigError, match="LOCALSPEC_CONFIG"):
+        read_settings({})

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from localspec.chat.conversation import Turn
 from localspec.chat.saved import SavedChat
 from localspec.errors import BusyError, EngineError, InvalidOptionError, ModelNotFoundError
 from localspec.talk.chat import Chat
@@ -298,6 +299,8 @@ def test_options_change_in_the_middle(
         ("/edit", "no question"),
         ("/retry", "no question"),
         ("/export", "nothing to export"),
+        ("/export ~no-such-person/a.md", "cannot be written"),
+        (f"/set top_k {10**400}", "too large"),
     ],
 )
 def test_what_cannot_be_done_is_told(made: Callable[..., Chat], line: str, words: str) -> None:
@@ -383,3 +386,106 @@ def test_two_answers_never_run_at_once(made: Callable[..., Chat]) -> None:
     gate.release()
     wait(chat, lambda: not chat.is_busy)
     assert sequences(chat) == ["user", "assistant"]
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "~no-such-person/a", "nul\0"])
+def test_a_model_of_an_impossible_name_is_refused_by_the_load(
+    made: Callable[..., Chat], name: str
+) -> None:
+    chat = made(ScriptedTalker())
+    run_command(Front(chat), f"/model {name}")
+    wait(chat, lambda: not chat.is_busy)
+    assert chat.settings.target == name
+
+
+def test_a_question_of_another_chat_is_not_edited(made: Callable[..., Chat]) -> None:
+    chat = made(ScriptedTalker())
+    ask(chat, "hello")
+    question = chat.conversation.path()[0]
+    chat.start_over()
+    with pytest.raises(InvalidOptionError, match="in another chat"):
+        chat.edit(question.id, "hello again")
+    assert len(chat.conversation) == 0
+
+
+def test_an_answer_to_nothing_cannot_be_made_again(made: Callable[..., Chat]) -> None:
+    chat = made(ScriptedTalker())
+    chat.conversation.add(Turn("a", None, "assistant", "out of the blue"))
+    chat.conversation.add(Turn("b", "a", "assistant", "and more"))
+    with pytest.raises(InvalidOptionError, match="no question yet"):
+        chat.retry("b")
+
+
+def test_the_time_of_the_thinking_outlives_a_continuation(made: Callable[..., Chat]) -> None:
+    chat = made(ScriptedTalker([script([plain(0, " it is")])]))
+    chat.conversation.add(Turn("q", None, "user", "well?"))
+    chat.conversation.add(
+        Turn("a", "q", "assistant", "<think>hm</think>Yes", (5, 6), "length", thinking_s=12.0)
+    )
+    chat.continue_answer()
+    wait(chat, lambda: not chat.is_busy)
+    turn = chat.conversation.turns["a"]
+    assert turn.text == "<think>hm</think>Yes it is"
+    assert turn.thinking_s == 12.0
+
+
+def test_a_load_waits_until_the_tokens_are_counted(made: Callable[..., Chat]) -> None:
+    """A model that is freed while a thread counts with it ends the process."""
+    began, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(ScriptedTalker):
+        def encode(self, prompt: Any) -> list[int]:
+            began.set()
+            assert go_on.wait(5)
+            return super().encode(prompt)
+
+        def close(self) -> None:
+            closed.set()
+
+    chat = made(Slow())
+    counted: list[int | None] = []
+    counting = threading.Thread(target=lambda: counted.append(chat.count_tokens("one two")))
+    counting.start()
+    assert began.wait(5)
+    chat.load()
+    assert not closed.wait(0.1)
+    go_on.set()
+    counting.join(5)
+    assert closed.wait(5)
+    wait(chat, lambda: not chat.is_busy)
+    assert counted == [2]
+    assert chat.count_tokens("one two three") == 3
+
+
+def test_thinking_that_is_cut_is_timed_over_both_parts(tmp_path: Path) -> None:
+    now = [100.0]
+    gate = threading.Semaphore(0)
+    talker = ScriptedTalker(
+        [script([plain(0, "<think>hm"), plain(1, "x")]), script([plain(0, "</think>Yes")])],
+        gate=gate,
+    )
+    chat = Chat(
+        Speaker(talker.open), ChatSettings(), SavedChat(tmp_path, "c"), clock=lambda: now[0]
+    )
+    try:
+        chat.load()
+        wait(chat, lambda: not chat.is_busy)
+        chat.send("well?")
+        gate.release()
+        wait(chat, lambda: chat.live is not None and bool(chat.live.rounds))
+        now[0] += 4.0
+        chat.stop()
+        wait(chat, lambda: not chat.is_busy)
+        turn = chat.conversation.last("assistant")
+        assert turn is not None
+        assert turn.thinking_s == 4.0
+        now[0] += 1000.0
+        chat.continue_answer()
+        now[0] += 3.0
+        gate.release(2)
+        wait(chat, lambda: not chat.is_busy)
+        turn = chat.conversation.last("assistant")
+        assert turn is not None
+        assert (turn.text, turn.thinking_s) == ("<think>hm</think>Yes", 7.0)
+    finally:
+        chat.close()
