@@ -17,6 +17,7 @@ from textual.widgets import Static
 from localspec.chat.conversation import Conversation, Turn
 from localspec.chat.marks import Mark, mark_all
 from localspec.chat.thinking import split
+from localspec.talk.notes import new_notes
 from localspec.tui.markdown_text import markdown_texts
 from localspec.tui.themes import MARKS
 from localspec.visible import visible
@@ -70,6 +71,10 @@ class TurnView(Vertical, can_focus=True):
         self.turn = turn
         self.marked = marked and bool(turn.rounds)
         self.place = conversation.siblings(turn.id)
+        said: set[str] = set()
+        before = conversation.path(turn.parent) if turn.parent is not None else []
+        new_notes((note for earlier in before for note in earlier.notes), said)
+        self.notes = new_notes(turn.notes, said)
         self._thinking_open = False
 
     def compose(self) -> ComposeResult:
@@ -154,14 +159,13 @@ class TurnView(Vertical, can_focus=True):
         return Content(f"{title}\n{visible(parts.thinking)}" if self._thinking_open else title)
 
     def _ending(self) -> str:
-        said = list(self.turn.notes)
         why = {
             "cancelled": "stopped; /continue goes on",
             "interrupted": "cut off before its end; /continue goes on",
             "length": "cut at the token limit; /continue goes on",
             "context": "the context is full: /new begins afresh, --ctx-size makes it larger",
         }.get(self.turn.reason or "")
-        return visible("\n".join([*said, *([why] if why else [])]))
+        return visible("\n".join([*self.notes, *([why] if why else [])]))
 
 
 _KEYS = frozenset("cyberto")  # those of BINDINGS
