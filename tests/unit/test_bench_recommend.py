@@ -39,6 +39,11 @@ def test_flags_of_a_fixed_length_and_of_no_draft(found: Board) -> None:
     assert command(plain).endswith("--draft none --drafter none")
 
 
+def test_options_of_the_load_are_in_the_command(found: Board) -> None:
+    found.header["loading"] = {"n_threads": 1, "flash_attn": "on"}
+    assert "--temp 0 --n-threads 1 --flash-attn on`" in recommend(found).sentences[0]
+
+
 @pytest.mark.parametrize(
     ("limits", "best", "words"),
     [
