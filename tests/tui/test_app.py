@@ -73,12 +73,32 @@ def test_escape_stops_and_keeps_the_text(tmp_path: Path) -> None:
     run(tmp_path, body, ScriptedTalker(scripts, gate=gate))
 
 
+def test_a_continued_answer_grows_in_its_last_line(tmp_path: Path) -> None:
+    gate = threading.Semaphore(1)
+
+    async def body(test: Driven) -> None:
+        await test.ask("go")
+        test.composer.put("/continue")
+        await test.pilot.press("enter")
+        gate.release()
+        await test.sees("so far and")
+        assert test.app.transcript.live_view is not None
+        assert "first line\n" in "\n".join(row.rstrip() for row in shown(test.app).split("\n"))
+        gate.release(5)
+        await test.idle()
+
+    begun = script([plain(0, "first line\nso far")], reason="length")
+    rest = script([plain(0, " and"), plain(1, " on")])
+    run(tmp_path, body, ScriptedTalker([begun, rest], gate=gate))
+
+
 def test_the_view_has_three_depths(tmp_path: Path) -> None:
     async def body(test: Driven) -> None:
         await test.ask("Write code")
         await test.pilot.press("ctrl+t")
         assert test.chat.settings.view == "inspector"
         await test.sees("nothing to draft was worth its")
+        assert "bonus" not in shown(test.app).partition("token 1 of 1")[2].partition("✓")[0]
         assert test.app.query_one(Inspector).display
         await test.pilot.press("f2")
         await test.until(lambda: not test.app.query_one(Inspector).display)
