@@ -26,7 +26,7 @@ from localspec.speculation.copies import Copies
 from localspec.speculation.draft import Drafter
 from localspec.speculation.draft_cache import DraftCache
 from localspec.speculation.draft_temperature import DraftTemperature
-from localspec.speculation.economics import look
+from localspec.speculation.economics import COPIES_ALONE, look
 from localspec.speculation.engine import Engine, Limits
 from localspec.speculation.expected_value import ExpectedValueController, Experience
 from localspec.speculation.logprobs import LogprobReader
@@ -215,7 +215,7 @@ class Planner:
         outlook = look(self._pricing.costs())
         if outlook.pays:
             return "splice"
-        notes.append(f"drafts are copies of the text alone: {outlook.words}")
+        notes.append(f"{COPIES_ALONE}: {outlook.words}")
         return "ngram"
 
     def _limits(self, options: Options) -> Limits:

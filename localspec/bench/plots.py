@@ -122,7 +122,14 @@ def _speed_up(board: Board) -> Any:
                     values[i, j] = c.speed_up
     if np.isnan(values).all():
         return None
-    figure, axes = _axes(2.2 + 0.9 * len(targets), 1.6 + 0.5 * len(drafts))
+    names = ["no draft: copies" if d == NO_DRAFT else _draft(board, d) for d in drafts]
+    longest = (
+        max(map(len, names)),
+        max(len(_target(board, t)) for t in targets),
+    )
+    figure, axes = _axes(
+        1.5 + 0.9 * len(targets) + 0.09 * longest[0], 1.4 + 0.5 * len(drafts) + 0.04 * longest[1]
+    )
     reach = max(0.1, float(np.nanmax(np.abs(values - 1.0))))
     image = axes.imshow(values, cmap="PuOr_r", vmin=1.0 - reach, vmax=1.0 + reach, aspect="auto")
     for i in range(len(drafts)):
@@ -130,7 +137,6 @@ def _speed_up(board: Board) -> Any:
             text = "–" if np.isnan(values[i, j]) else f"{values[i, j]:.2f}"
             dark = abs(values[i, j] - 1.0) > 0.6 * reach
             axes.text(j, i, text, ha="center", va="center", color="white" if dark else "black")
-    names = ["no draft: copies" if d == NO_DRAFT else _draft(board, d) for d in drafts]
     axes.set_yticks(range(len(drafts)), names, fontsize=_SMALL, parse_math=False)
     axes.set_xticks(
         range(len(targets)), [_target(board, t) for t in targets], fontsize=_SMALL, rotation=20,

@@ -8,9 +8,10 @@ alone. Nothing that was not measured is said.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from localspec.bench.board import Board
 from localspec.bench.configuration import Configuration
@@ -64,13 +65,20 @@ def recommend(board: Board, limits: Limits | None = None) -> Recommendation:
     return Recommendation(tuple(sentences), fastest, best)
 
 
-def command(configuration: Configuration, *, temperature: float | None = None) -> str:
-    """The `localspec run` that does the same."""
+def command(
+    configuration: Configuration,
+    *,
+    temperature: float | None = None,
+    loading: Mapping[str, Any] | None = None,
+) -> str:
+    """The `localspec run` that does the same. loading: options of the load that were given."""
     words = ["localspec", "run", "--target", _typed(configuration.target_reference)]
     words += ["--draft", _typed(configuration.draft_reference or "none")]
     words += configuration.flags.split()
     if temperature is not None:
         words += ["--temp", f"{temperature:g}"]
+    for name, value in (loading or {}).items():
+        words += [f"--{name.replace('_', '-')}", shlex.quote(str(value))]
     return " ".join(words)
 
 
@@ -107,7 +115,8 @@ def _told(board: Board, c: Configuration) -> str:
             "speed only, and cannot be better than its source."
         )
     temperature = board.header["workload"]["answering"].get("temperature")
-    return f"{', '.join(parts)}. Run it with `{command(c, temperature=temperature)}`.{lossy}"
+    words = command(c, temperature=temperature, loading=board.header["loading"])
+    return f"{', '.join(parts)}. Run it with `{words}`.{lossy}"
 
 
 def _alike(board: Board, ranked: Sequence[Configuration]) -> list[str]:

@@ -20,6 +20,7 @@ from localspec.speculation.events import Round
 from localspec.talk.candidates import drafts, missing, targets
 from localspec.talk.chat import Chat
 from localspec.talk.commands import COMMANDS, run_command
+from localspec.talk.notes import new_notes
 from localspec.talk.speaker import Answered, Failed, Loaded
 from localspec.visible import visible
 
@@ -195,10 +196,8 @@ class LineChat:
 
     def _say_notes(self, notes: Iterable[str]) -> None:
         """Each of them once: answers repeat what holds for all."""
-        for note in notes:
-            if note not in self._said_notes:
-                self._said_notes.add(note)
-                self.say(note)
+        for note in new_notes(notes, self._said_notes):
+            self.say(note)
 
     def _wait(self) -> None:
         """Until the answer or the load is done; text is written as it comes."""

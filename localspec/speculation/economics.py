@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from localspec.speculation.costs import Costs, Undo
 
-__all__ = ["Outlook", "best_speed_up", "expected_tokens", "look"]
+__all__ = ["COPIES_ALONE", "Outlook", "best_speed_up", "expected_tokens", "look"]
 
+COPIES_ALONE = "drafts are copies of the text alone"  # begins a note; an outlook follows
 _WORTHWHILE = 1.05  # with every guess right, which none reaches
 _USUAL_ALPHA = 0.8
 

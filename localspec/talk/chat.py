@@ -305,6 +305,7 @@ class Chat:
                 "verifier": event.stats.verifier,
                 "seed": event.stats.seed,
             }
+            live.figures.settle(event.stats.predicted_n)
             speed_up = live.figures.speed_up
             if speed_up is not None:
                 timings["speed_up_estimated"] = speed_up

@@ -61,6 +61,10 @@ class Figures:
             self._recent_s -= old_s
         self.history.append(self.now)
 
+    def settle(self, n_tokens: int) -> None:
+        """The answer is complete and has so many tokens: the one that ended it is none of them."""
+        self.n_tokens = n_tokens
+
     @property
     def now(self) -> float:
         """Tokens per second over the last two seconds of decoding."""
@@ -73,8 +77,14 @@ class Figures:
 
     @property
     def speed_up(self) -> float | None:
-        """Speed over plain decoding, estimated; None while plain decoding was not measured."""
-        return self._plain_s / self._plain_of_s if self._plain_of_s > 0 else None
+        """Speed over plain decoding, estimated.
+
+        None while plain decoding was not measured, and while no guess was judged: that is plain
+        decoding, and the ratio would only tell how far the measured cost of a step is off.
+        """
+        if self.acceptance is None or self._plain_of_s <= 0:
+            return None
+        return self._plain_s / self._plain_of_s
 
     @property
     def acceptance(self) -> float | None:

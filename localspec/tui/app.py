@@ -322,7 +322,7 @@ class ChatApp(App[int]):
                 self.front.show_all()
             else:
                 self.chat.branch(turn.id, 1 if what == "next" else -1)
-                self.front.show_all()
+                self.front.show_branch()
         except LocalspecError as error:
             self.front.say(str(error))
 

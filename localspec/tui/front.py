@@ -92,6 +92,11 @@ class ScreenFront:
         self.show_growth()
         self._app.painter.show_rounds()
 
+    def show_branch(self) -> None:
+        """Another branch is read; the view stays at the message where it begins."""
+        self._app.painter.is_stale = True
+        self._app.painter.show_rounds()
+
     def show_growth(self) -> None:
         """It has grown."""
         self._app.painter.is_stale = True

@@ -200,7 +200,7 @@ def token_words(round_: Round, at: int) -> list[str]:
     lines = [
         "",
         f"token {at + 1} of {len(round_.tokens)}: {shown_token(token.text)}  (id {token.id}), by "
-        f"{source}: {token.verdict}",
+        f"{source}: {token.verdict if round_.n_draft else 'plain'}",
         f"p {token.p:.3f}"
         + (f"   q {token.q:.3f}" if token.q is not None else "")
         + f"   before the sampling options: p {token.p_raw:.3f}"

@@ -66,9 +66,13 @@ class LiveView(Vertical):
         if not self.shows_marks:
             yield self._growing
         else:
-            if self.live.text:  # continued
+            if self.live.text:  # continued: its last line grows
                 said = split(self.live.text, opened=self.live.turn.opened).answer
-                yield Static(Content(visible(said)), markup=False)
+                before, line_end, line = said.rpartition("\n")
+                if line_end:
+                    yield Static(Content(visible(before)), markup=False)
+                self._tail[:0] = [(0.0, Mark(line, "target"))] if line else []
+                self._n_passed -= len(line)
             yield self._tail_view
 
     def add(self, marks: Sequence[Mark]) -> None:

@@ -195,6 +195,10 @@ class _Literal(Markdown):
         parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
         self.markup = text
         self.parsed = parser.parse(text)
+        for token in self.parsed:
+            for child in token.children or ():
+                if child.type == "softbreak":
+                    child.type = "hardbreak"  # a poem keeps its lines, as a terminal shows them
 
 
 _CODE_THEMES = {"dark": "github-dark", "light": "friendly", "ansi": "ansi_dark"}

@@ -20,7 +20,8 @@ def title_words(chat: Chat, width: int) -> str:
         return _fitted("localspec", width)
     target = talker.target_path.stem
     draft = talker.draft_path.stem if talker.draft_path is not None else "no draft model"
-    where = f"{talker.device}, {talker.n_threads} threads"
+    threads = "thread" if talker.n_threads == 1 else "threads"
+    where = f"{talker.device}, {talker.n_threads} {threads}"
     exact = ", exact" if talker.exact else ""
     for words in (
         f"localspec · {target} + {draft} · {where}{exact}",

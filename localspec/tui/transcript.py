@@ -64,6 +64,7 @@ class Transcript(VerticalScroll, can_focus=False):
                 break
             same += 1
         marked = view == "inspector"
+        left = next((shown.turn.parent for shown in views[same:] if shown.has_focus), False)
         with self.app.batch_update():
             for shown in views[same:]:
                 await shown.remove()
@@ -80,6 +81,9 @@ class Transcript(VerticalScroll, can_focus=False):
                 await self.mount_all(new, before=self.live_view)
             elif new:
                 await self.mount_all(new)
+        for shown in new:
+            if left is not False and shown.turn.parent == left:
+                shown.focus()  # another branch has taken the place of the focused message
 
     async def welcome(self, words: str) -> None:
         """What an empty chat says."""

@@ -17,6 +17,7 @@ from textual.widgets import Static
 from localspec.chat.conversation import Conversation, Turn
 from localspec.chat.marks import Mark, mark_all
 from localspec.chat.thinking import split
+from localspec.talk.notes import new_notes
 from localspec.tui.markdown_text import markdown_texts
 from localspec.tui.themes import MARKS
 from localspec.visible import visible
@@ -70,7 +71,10 @@ class TurnView(Vertical, can_focus=True):
         self.turn = turn
         self.marked = marked and bool(turn.rounds)
         self.place = conversation.siblings(turn.id)
-        self._said = _notes_before(turn, conversation)
+        said: set[str] = set()
+        before = conversation.path(turn.parent) if turn.parent is not None else []
+        new_notes((note for earlier in before for note in earlier.notes), said)
+        self.notes = new_notes(turn.notes, said)
         self._thinking_open = False
 
     def compose(self) -> ComposeResult:
@@ -156,14 +160,13 @@ class TurnView(Vertical, can_focus=True):
         return Content(f"{title}\n{visible(parts.thinking)}" if self._thinking_open else title)
 
     def _ending(self) -> str:
-        said = [note for note in self.turn.notes if note not in self._said]
         why = {
             "cancelled": "stopped; /continue goes on",
             "interrupted": "cut off before its end; /continue goes on",
             "length": "cut at the token limit; /continue goes on",
             "context": "the context is full: /new begins afresh, --ctx-size makes it larger",
         }.get(self.turn.reason or "")
-        return visible("\n".join([*said, *([why] if why else [])]))
+        return visible("\n".join([*self.notes, *([why] if why else [])]))
 
 
 _KEYS = frozenset("cyberto")  # those of BINDINGS
@@ -217,13 +220,6 @@ def _marked_parts(marks: list[Mark], *, plain: bool) -> list[Content]:
         else:
             begun.append(mark)
     return [*parts, marked_content(begun, plain=plain)]
-
-
-def _notes_before(turn: Turn, conversation: Conversation) -> tuple[str, ...]:
-    """Of the answer before this one: what holds for all of them is said once."""
-    question = conversation.turns.get(turn.parent or "")
-    before = conversation.turns.get(question.parent or "") if question is not None else None
-    return before.notes if before is not None else ()
 
 
 def _figures(turn: Turn) -> list[str]:

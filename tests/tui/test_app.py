@@ -12,6 +12,8 @@ import pytest
 from localspec.chat.conversation import Turn
 from localspec.chat.saved import SavedChat
 from localspec.errors import ModelNotFoundError
+from localspec.speculation.economics import COPIES_ALONE
+from localspec.speculation.events import Event
 from localspec.talk.commands import COMMANDS, run_command
 from localspec.tui.help import HelpScreen
 from localspec.tui.inspector import Inspector, Lane
@@ -72,12 +74,32 @@ def test_escape_stops_and_keeps_the_text(tmp_path: Path) -> None:
     run(tmp_path, body, ScriptedTalker(scripts, gate=gate))
 
 
+def test_a_continued_answer_grows_in_its_last_line(tmp_path: Path) -> None:
+    gate = threading.Semaphore(1)
+
+    async def body(test: Driven) -> None:
+        await test.ask("go")
+        test.composer.put("/continue")
+        await test.pilot.press("enter")
+        gate.release()
+        await test.sees("so far and")
+        assert test.app.transcript.live_view is not None
+        assert "first line\n" in "\n".join(row.rstrip() for row in shown(test.app).split("\n"))
+        gate.release(5)
+        await test.idle()
+
+    begun = script([plain(0, "first line\nso far")], reason="length")
+    rest = script([plain(0, " and"), plain(1, " on")])
+    run(tmp_path, body, ScriptedTalker([begun, rest], gate=gate))
+
+
 def test_the_view_has_three_depths(tmp_path: Path) -> None:
     async def body(test: Driven) -> None:
         await test.ask("Write code")
         await test.pilot.press("ctrl+t")
         assert test.chat.settings.view == "inspector"
         await test.sees("nothing to draft was worth its")
+        assert "bonus" not in shown(test.app).partition("token 1 of 1")[2].partition("✓")[0]
         assert test.app.query_one(Inspector).display
         await test.pilot.press("f2")
         await test.until(lambda: not test.app.query_one(Inspector).display)
@@ -86,6 +108,44 @@ def test_the_view_has_three_depths(tmp_path: Path) -> None:
         assert test.chat.settings.view == "inline"
 
     run(tmp_path, body, ScriptedTalker([ANSWER]))
+
+
+def test_what_holds_for_all_answers_is_said_under_the_first(tmp_path: Path) -> None:
+    def answer(ratio: str) -> list[Event]:
+        note = f"{COPIES_ALONE}: a round would run at {ratio} times plain speed"
+        return script([plain(0, "Hello")], notes=(note,))
+
+    async def body(test: Driven) -> None:
+        await test.ask("one")
+        await test.ask("two")
+        said = [view.notes for view in test.app.query(TurnView) if view.turn.role == "assistant"]
+        assert [len(notes) for notes in said] == [1, 0]
+        assert "at 0.91 times" in said[0][0]
+
+    run(tmp_path, body, ScriptedTalker([answer("0.91"), answer("0.48")]))
+
+
+def test_walking_the_branches_of_a_question_stays_at_the_question(tmp_path: Path) -> None:
+    long = script([plain(0, "word\n\n" * 60)])
+
+    async def body(test: Driven) -> None:
+        await test.ask("Write code")
+        test.composer.put("/edit")
+        await test.pilot.press("enter")
+        test.composer.load_text("Write prose")
+        await test.pilot.press("enter")
+        await test.idle()
+        await test.pilot.press("shift+tab")
+        await test.pilot.press("up", "up", "up")
+        for words, place in (("Write code", "‹ 1 of 2 ›"), ("Write prose", "‹ 2 of 2 ›")):
+            await test.pilot.press("left")
+            await test.idle()
+            await test.sees(place)
+            focused = test.app.focused
+            assert isinstance(focused, TurnView)
+            assert focused.turn.text == words
+
+    run(tmp_path, body, ScriptedTalker([long]))
 
 
 def test_rounds_are_walked_with_the_arrows(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from localspec.bench.board import Board
-from localspec.bench.plots import pareto
+from localspec.bench.plots import draw_plots, pareto
 from localspec.bench.recommend import Limits, command, recommend
 from tests.unit.bench_rows import board, pair_rows, quality_row
 
@@ -37,6 +39,11 @@ def test_flags_of_a_fixed_length_and_of_no_draft(found: Board) -> None:
     assert command(fixed).endswith("--draft small.gguf --drafter model --n-draft 3")
     plain = next(c for c in found.good if c.key == ("big", "none", "plain"))
     assert command(plain).endswith("--draft none --drafter none")
+
+
+def test_options_of_the_load_are_in_the_command(found: Board) -> None:
+    found.header["loading"] = {"n_threads": 1, "flash_attn": "on"}
+    assert "--temp 0 --n-threads 1 --flash-attn on`" in recommend(found).sentences[0]
 
 
 @pytest.mark.parametrize(
@@ -137,3 +144,11 @@ def test_nothing_measured_recommends_nothing() -> None:
 
 def test_the_pareto_front_holds_what_nothing_beats_in_both() -> None:
     assert pareto([(0.0, 10.0), (0.1, 9.0), (0.2, 20.0), (0.2, 19.0)]) == [0, 2]
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_heat_map_of_one_target_has_room_for_long_names(tmp_path: Path) -> None:
+    name = "qwen2.5-coder-1.5b-instruct-q4_k_m"
+    draft = name.replace("1.5b", "0.5b")
+    rows = pair_rows(name, draft, {"plain": 10.0, "auto": 9.0}, peak_gb=4.0)
+    assert "speed-up" in draw_plots(board(rows), tmp_path)

@@ -372,6 +372,24 @@ def test_unmeasured_figures_are_not_made_up() -> None:
     assert figures.acceptance is None
 
 
+def test_plain_decoding_has_no_speed_up() -> None:
+    figures = Figures()
+    figures.add(plain(0, "a"), plain_s=0.5)
+    assert figures.speed_up is None
+    figures.add(round_of(1, ["b"], "c"), plain_s=0.5)
+    assert figures.speed_up is not None
+
+
+def test_the_end_is_no_token_of_the_answer(made: Callable[..., Chat]) -> None:
+    rounds = [plain(0, "a"), plain(1, "")]
+    chat = made(ScriptedTalker([script(rounds, predicted_n=1)]))
+    ask(chat, "go")
+    turn = chat.conversation.last("assistant")
+    assert turn is not None
+    assert chat.figures is not None
+    assert chat.figures.mean == pytest.approx(turn.timings["predicted_per_second"])
+
+
 def sequences(chat: Chat) -> Sequence[str]:
     return [turn.role for turn in chat.conversation.path()]
 
