@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,17 +50,18 @@ def read_prompts(name: str) -> tuple[BenchPrompt, ...]:
     Of a conversation the first turn of the person is used. HumanEval's prompts are continued as
     raw text, as that benchmark means them.
     """
-    path = Path(name).expanduser()
-    if name in SUITES and not path.is_file():
+    path = Path(os.path.expanduser(name))
+    is_file = os.path.isfile(path)  # False for what no file system could hold
+    if name in SUITES and not is_file:
         own = _from_rows(_json_lines(_OWN.read_text("utf-8"), _OWN), _OWN)
         if name == "all":
             return own
         if name == "quick":
             return select(own, len(CATEGORIES))
         return tuple(prompt for prompt in own if prompt.category == name)
-    if not path.is_file():
+    if not is_file:
         raise InvalidOptionError(
-            f"--prompts {name!r} is no file and no suite: choose one of {', '.join(SUITES)}"
+            f"--prompts {name[:200]!r} is no file and no suite: choose one of {', '.join(SUITES)}"
         )
     text = _text(path)
     if text.lstrip()[:1] == "[":

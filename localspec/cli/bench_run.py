@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -162,7 +163,7 @@ def _split(values: Sequence[str]) -> list[str]:
     """Commas separate, unless the whole is the name of a file."""
     found: list[str] = []
     for value in values:
-        whole = Path(value).expanduser().is_file()
+        whole = os.path.isfile(os.path.expanduser(value))  # a list may be too long for a path
         found += [value] if whole else [part.strip() for part in value.split(",") if part.strip()]
     if values and not found:
         raise InvalidOptionError("a list of models is empty: give files or references")
