@@ -7,10 +7,12 @@ alone. Nothing that was not measured is said.
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from localspec.bench.board import Board
 from localspec.bench.configuration import Configuration
@@ -64,22 +66,44 @@ def recommend(board: Board, limits: Limits | None = None) -> Recommendation:
     return Recommendation(tuple(sentences), fastest, best)
 
 
-def command(configuration: Configuration, *, temperature: float | None = None) -> str:
-    """The `localspec run` that does the same."""
+def command(
+    configuration: Configuration,
+    *,
+    temperature: float | None = None,
+    loading: Mapping[str, Any] | None = None,
+) -> str:
+    """The `localspec run` that does the same. loading: the load options of the sweep."""
     words = ["localspec", "run", "--target", _typed(configuration.target_reference)]
-    words += ["--draft", _typed(configuration.draft_reference or "none")]
+    draft = configuration.draft_reference
+    words += ["--draft", "none" if draft is None else _typed(draft)]
     words += configuration.flags.split()
     if temperature is not None:
         words += ["--temp", f"{temperature:g}"]
+    for name, value in (loading or {}).items():
+        words += [_quoted(f"--{name.replace('_', '-')}"), _quoted(str(value))]
     return " ".join(words)
 
 
 def _typed(reference: str) -> str:
     """As a person types it to a shell, without the name of the home folder."""
+    if reference in ("none", "auto") or reference.startswith("-"):  # a file of such a name
+        reference = f"./{reference}"
     try:
-        return f"~/{shlex.quote(Path(reference).relative_to(Path.home()).as_posix())}"
+        return f"~/{_quoted(Path(reference).relative_to(Path.home()).as_posix())}"
     except (ValueError, RuntimeError):  # elsewhere, or there is no home
-        return shlex.quote(reference)
+        return _quoted(reference)
+
+
+def _quoted(text: str) -> str:
+    """One word for a shell; what a report or a terminal would not show as it is, in `$'…'`."""
+    if text.isprintable() and "`" not in text:
+        return shlex.quote(text)
+    return f"$'{''.join(map(_escaped, os.fsencode(text)))}'"
+
+
+def _escaped(byte: int) -> str:
+    is_plain = 0x20 <= byte < 0x7F and chr(byte) not in "\\'`"
+    return chr(byte) if is_plain else f"\\x{byte:02x}"
 
 
 def _told(board: Board, c: Configuration) -> str:
@@ -107,7 +131,8 @@ def _told(board: Board, c: Configuration) -> str:
             "speed only, and cannot be better than its source."
         )
     temperature = board.header["workload"]["answering"].get("temperature")
-    return f"{', '.join(parts)}. Run it with `{command(c, temperature=temperature)}`.{lossy}"
+    run = command(c, temperature=temperature, loading=board.header["loading"])
+    return f"{', '.join(parts)}. Run it with `{run}`.{lossy}"
 
 
 def _alike(board: Board, ranked: Sequence[Configuration]) -> list[str]:
@@ -146,7 +171,7 @@ def _within(
             return None, "The memory limit cannot be judged: no peak was measured here."
     if limits.max_kl is not None:
         measured = [c for c in kept if board.kl(c.target) is not None]
-        if kept and not measured:
+        if all(board.kl(target) is None for target in board.targets):
             return None, (
                 "The quality limit cannot be judged: no KL was measured in this sweep. Run it "
                 "without --no-quality."
@@ -214,7 +239,8 @@ def _caveats(board: Board, ranked: Sequence[Configuration]) -> list[str]:
         found.append("Part of this was measured on battery, where speeds may be held down.")
     if board.failed:
         pairs = {(c.target, c.draft) for c in board.failed}
-        found.append(f"{len(pairs)} pairs could not be measured; the report says why.")
+        n = "One pair" if len(pairs) == 1 else f"{len(pairs)} pairs"
+        found.append(f"{n} could not be measured; the report says why.")
     return found
 
 
