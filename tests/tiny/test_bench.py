@@ -221,6 +221,25 @@ def test_a_file_that_was_replaced_is_noticed(
     assert "draft has changed since it was measured" in ended.stderr
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="such names are Linux's alone")
+def test_a_name_that_is_no_utf_8_is_measured_and_reported(
+    tiny_target: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    odd = tmp_path / os.fsdecode(b"\xff\xfe `odd`\n.gguf")
+    odd.write_bytes(tiny_target.read_bytes())
+    (tmp_path / "prompts").write_text("the and of\n")
+    ended = call(
+        environment, "bench", "--targets", odd, "--drafts", "none", "--prompts",
+        tmp_path / "prompts", "--n-gen", 4, "--repeat", 1, "-t", 1, "--n-chunks", 1, "--out",
+        tmp_path / "out",
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert read_board(read_rows(tmp_path / "out")).qualities["\ufffd\ufffd 'odd'\u240a"].perplexity
+    assert "\\xff\\xfe \\x60odd\\x60\\x0a.gguf'" in ended.stdout
+    report = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "<code>localspec run --target $'" in report
+
+
 def test_a_text_too_short_is_told_before_anything_is_measured(
     words: list[str], environment: dict[str, str], tmp_path: Path
 ) -> None:
