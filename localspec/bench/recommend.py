@@ -221,8 +221,9 @@ def _of_target(board: Board, target: str) -> str:
             f"times plain ({how}); without a draft model it needs less memory."
         )
     return (
-        f"{target}: {ratio} times plain at best ({how}), from {best.n_runs} answers: too few to "
-        "judge, five are the least."
+        f"{target}: {ratio} times plain at best ({how}), from "
+        f"{'one answer' if best.n_runs == 1 else f'{best.n_runs} answers'}: too few to judge, five "
+        "are the least."
     )
 
 

@@ -28,6 +28,7 @@ from localspec.cli.bench_progress import Display, making, shown
 from localspec.cli.loading import fetch
 from localspec.errors import CancelledError, InvalidOptionError
 from localspec.library.references import locate, pair_draft
+from localspec.llama.importance import read_importance
 from localspec.options import LoadOptions, parse
 from localspec.visible import visible
 
@@ -75,6 +76,10 @@ def plan_of(given: dict[str, Any]) -> Plan:
         if not given["no_quality"]:
             require_bytes(len(text.content.encode()), DEFAULT_N_CTX, text.name)
     quants = require_types((given["quants"] or "").split(","))
+    if given["imatrix"] is not None:
+        if not quants:
+            raise InvalidOptionError("--imatrix is for making levels: say which with --quants")
+        read_importance(given["imatrix"])
     prompts = read_prompts(given["prompts"])
     if given["n_prompts"] is not None:
         prompts = select(prompts, given["n_prompts"])

@@ -118,3 +118,13 @@ def test_long_names(tiny_target: Path, tmp_path: Path, monkeypatch: pytest.Monke
     (level,) = levels(long, "x", ["Q8_0"])
     assert level.error is None
     assert level.label == f"{long.stem} Q8_0"
+
+
+def test_a_missing_matrix_is_not_the_cache_folder_s_fault(
+    tiny_target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_CACHE", str(tmp_path / "cache"))
+    (level,) = levels(tiny_target, "x", ["Q8_0"], importance=tmp_path)
+    assert level.error is not None
+    assert "there is no importance matrix" in level.error
+    assert "LOCALSPEC_CACHE" not in level.error
