@@ -99,9 +99,10 @@ def _write(
         os.fsencode(source), os.fsencode(destination), ctypes.byref(params)
     )
     if code != 0:
-        raise EngineError(
-            f"llama.cpp could not quantise {source}: {last_error() or 'no reason given'}"
-        )
+        reason = last_error() or "no reason given"
+        if "iostream error" in reason:
+            reason += f" (a write failed: is there room in {destination.parent}?)"
+        raise EngineError(f"llama.cpp could not quantise {source}: {reason}")
 
 
 def _end_with_stdin() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from localspec.bench.levels import levels
 from localspec.errors import EngineError, InvalidOptionError, LocalspecError, ModelFileError
 from localspec.llama import quantizing
 from localspec.llama.quantize import TABLE_TYPES, quantize
-from localspec.processes import module_command
+from localspec.processes import environment, module_command
 from tests import tiny_models
 from tests.split_model import split
 from tests.tiny_models import common
@@ -128,3 +129,17 @@ def test_a_missing_matrix_is_not_the_cache_folder_s_fault(
     assert level.error is not None
     assert "there is no importance matrix" in level.error
     assert "LOCALSPEC_CACHE" not in level.error
+
+
+def test_a_write_that_fails_is_told_as_one(tiny_target: Path, tmp_path: Path) -> None:
+    pytest.importorskip("resource", reason="Windows limits no file sizes")
+    code = (
+        "import resource, sys\nfrom pathlib import Path\n"
+        "from localspec.llama.quantize import quantize\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))\n"
+        "quantize(Path(sys.argv[1]), Path(sys.argv[2]), 'Q8_0', n_threads=1)"
+    )
+    command = [sys.executable, "-c", code, str(tiny_target), str(tmp_path / "made.gguf")]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=60)
+    assert "a write failed: is there room" in ended.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -6,6 +6,7 @@ import csv
 import json
 import subprocess
 import sys
+import warnings
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -74,6 +75,15 @@ def test_the_page_needs_no_other_file_and_takes_names_as_text(found: Board, tmp_
     assert all((source or "").startswith("data:image/png;base64,") for source in sources)
     assert any(tag == "meta" and attrs.get("name") == "viewport" for tag, attrs in tags)
     assert not any(tag in ("script", "link") for tag, _ in tags)
+
+
+def test_letters_that_the_plots_font_lacks_are_no_warning(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib draws the plots")
+    pairs = pair_rows("\u6a21\u578b", "none", {"plain": 10.0, "copies": 11.0})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert write_report(board(pairs), tmp_path) == []
+    assert (tmp_path / "plots" / "costs.png").is_file()
 
 
 def test_without_matplotlib_the_words_stay(
