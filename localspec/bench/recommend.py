@@ -235,6 +235,12 @@ def _caveats(board: Board, ranked: Sequence[Configuration]) -> list[str]:
             "Made from a lossy source, so for speed only, whatever their KL: "
             f"{', '.join(lossy)}. For quality take a level made from an F16 or BF16 file."
         )
+    speeds = [speed for c in ranked if (speed := board.speed(c))]
+    if len({c.target for c in ranked}) > 1 and any(speed.low is None for speed in speeds):
+        found.append(
+            "Some of these speeds are of fewer than five answers, so their order may be chance: "
+            "give more prompts, or a larger --repeat."
+        )
     powers = {c.power for c in ranked} - {None}
     if "battery" in powers:
         found.append("Part of this was measured on battery, where speeds may be held down.")

@@ -167,6 +167,13 @@ def test_speeds_that_cannot_be_told_apart_are_said_to_be_alike() -> None:
     assert not any("Not to be told" in s for s in recommend(board(a, far)).sentences)
 
 
+def test_an_order_of_few_answers_is_said_to_be_one() -> None:
+    few = [[row for row in rows if row.get("repetition") != 1] for rows in (NONE_BIG, NONE_LOW)]
+    assert any("order may be chance" in s for s in recommend(board(*few)).sentences)
+    assert not any("chance" in s for s in recommend(board(few[0])).sentences)
+    assert not any("chance" in s for s in recommend(board(NONE_BIG, NONE_LOW)).sentences)
+
+
 def test_verdicts(found: Board) -> None:
     told = {c.key: c.verdict for c in found.good}
     assert told["big", "small", "auto"] == "pays"
