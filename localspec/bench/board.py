@@ -46,7 +46,8 @@ class Check:
 class Board:
     """header: of the sweep. pairs: loads and cost tables by (target, draft).
 
-    plain_ts: tokens/s of plain decoding, by target, over all its pairs.
+    plain_ts: tokens/s of plain decoding, by target, over all its pairs. files: fingerprints by
+    (role, label).
     """
 
     header: Row
@@ -59,6 +60,7 @@ class Board:
     plain_ts: Mapping[str, Interval]
     n_runs: int
     n_unfinished: int
+    files: Mapping[tuple[str, str], str]
 
     @property
     def good(self) -> tuple[Configuration, ...]:
@@ -170,7 +172,9 @@ def read_board(rows: Sequence[Row]) -> Board:
         raise InvalidOptionError("these rows belong to no sweep: none of them is its header")
     require_rows(rows)
     configurations = tuple(configuration_of(row) for row in rows if row["type"] == "configuration")
-    pairs = {(r["target"], r["draft"]): r for r in rows if r["type"] == "pair"}
+    whole = {(c.target, c.draft) for c in configurations}  # a kill may come before these rows
+    pairs = {key: r for r in rows
+             if r["type"] == "pair" and (key := (r["target"], r["draft"])) in whole}  # fmt: skip
     runs = [row for row in rows if row["type"] == "run"]
     predictions = tuple(row for row in rows if row["type"] == "prediction")
     checks = tuple(_checks(predictions, runs))
@@ -178,9 +182,10 @@ def read_board(rows: Sequence[Row]) -> Board:
     agreements = {
         (r["target"], r["draft"]): agreement_of(r) for r in rows if r["type"] == "agreement"
     }
+    files = {(r["role"], r["label"]): r["fingerprint"] for r in rows if r["type"] == "file"}
     n_unfinished = sum((run["target"], run["draft"]) not in pairs for run in runs)
     return Board(header, configurations, pairs, predictions, checks, qualities, agreements,
-                 _plain(runs), len(runs), n_unfinished)  # fmt: skip
+                 _plain(runs), len(runs), n_unfinished, files)  # fmt: skip
 
 
 def _plain(runs: Sequence[Row]) -> dict[str, Interval]:

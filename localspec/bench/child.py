@@ -37,7 +37,8 @@ def worker_rows(module: str, job: str) -> Generator[dict[str, Any], None, None]:
             process.stdin.write(job.encode() + b"\n")
             process.stdin.flush()
             for line in process.stdout:
-                yield json.loads(line)
+                if line.endswith(b"\n"):  # else it was killed within the line
+                    yield json.loads(line)
             code = process.wait()
             if code:
                 yield {"type": "failed", "error": _words(code, said)}

@@ -34,7 +34,7 @@ class Comparison:
 def compare(a: Board, b: Board, *, across: bool = False) -> Comparison:
     """Raises InvalidOptionError with the reason when a comparison would mean nothing.
 
-    across: other machines, engines or load options are what is compared.
+    across: other machines, engines, load options or weights are what is compared.
     """
     for name, words in _WORKLOAD.items():
         theirs = a.header["workload"].get(name), b.header["workload"].get(name)
@@ -76,6 +76,12 @@ def _differences(a: Board, b: Board, both: list[tuple[Configuration, Configurati
         f"{name} {machines[0].get(name)} against {machines[1].get(name)}"
         for name in sorted({*machines[0], *machines[1]})
         if machines[0].get(name) != machines[1].get(name)
+    ]
+    names = [*(("target", x.target) for x, _ in both), *(("draft", x.draft) for x, _ in both)]
+    found += [
+        f"{' '.join(name)} is another file"
+        for name in dict.fromkeys(names)
+        if name in a.files and a.files[name] != b.files.get(name, a.files[name])
     ]
     for name in _CONDITIONS:
         pairs = {(getattr(x, name), getattr(y, name)) for x, y in both}

@@ -163,7 +163,8 @@ def summarise(
     setting = head["setting"]
     runs = [row for row in rows if row["type"] == "run"]
     mine = [run for run in runs if run["setting"] == setting]
-    good = [run for run in mine if "error" not in run and run["n_gen"] > 0]
+    good = [run for run in mine if "error" not in run and run["n_gen"] > 0 and run["avg_ns"] > 0
+            and run["avg_ts"] > 0]  # fmt: skip
     facts: dict[str, Any] = {name: pair.get(name) for name in _OF_PAIR}
     if not good:
         error = next((run["error"] for run in mine if "error" in run), "every answer was empty")

@@ -6,7 +6,7 @@ Reads headers, never weights. A file that cannot be read is a contender too: its
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from localspec.errors import LocalspecError
 from localspec.library.gguf_header import read_header
 from localspec.library.gguf_parts import part_paths
 from localspec.library.gguf_types import UNQUANTISED
+from localspec.visible import visible
 
 __all__ = ["Contender", "contender", "level_label", "unique_labels"]
 
@@ -44,7 +45,7 @@ class Contender:
 
 def contender(path: Path, reference: str, *, source: Path | None = None) -> Contender:
     """What the header says. source: the file that this level was made from, None for others."""
-    label = path.stem
+    label = _shown(path.stem)
     try:
         header = read_header(path)
         lossy_source = source is not None and read_header(source).quant not in UNQUANTISED
@@ -68,18 +69,40 @@ def contender(path: Path, reference: str, *, source: Path | None = None) -> Cont
 def level_label(source: Path, quant: str) -> str:
     """The source's name with this quant in place of its own."""
     stem = re.sub(r"(?i)[-._](I?Q\d\w*|TQ\d_\d|MXFP4\w*|B?F16|F32)$", "", source.stem)
-    return f"{stem} {quant}"
+    return f"{_shown(stem)} {quant}"
 
 
 def unique_labels(contenders: Iterable[Contender]) -> tuple[Contender, ...]:
-    """Without repeated files; where a label is taken, the folder is put before it."""
+    """Without repeated files; labels that are taken get as many folders of their file, or of the
+    source of a level, as tell them apart, and where none do the name of the source.
+    """
     kept: dict[Path, Contender] = {}
     for found in contenders:
         kept.setdefault(found.path.resolve(), found)
-    labels = [found.label for found in kept.values()]
-    return tuple(
-        replace(found, label=f"{found.path.resolve().parent.name}/{found.label}")
-        if labels.count(found.label) > 1 or found.label == "none"
-        else found
-        for found in kept.values()
-    )
+    groups: dict[str, list[Contender]] = {}
+    for found in kept.values():
+        groups.setdefault(found.label, []).append(found)
+    fresh = {label: iter(_told_apart(label, group)) for label, group in groups.items()}
+    return tuple(replace(found, label=next(fresh[found.label])) for found in kept.values())
+
+
+def _told_apart(label: str, group: Sequence[Contender]) -> list[str]:
+    """A label for each of a group that has one label."""
+    if len(group) == 1 and label != "none":
+        return [label]
+    origins = [(found.source or found.path).resolve() for found in group]
+    deepest = max(len(origin.parents) for origin in origins)
+    for depth in range(1, deepest):
+        labels = ["/".join((*o.parent.parts[1:][-depth:], label)) for o in origins]
+        if len(set(labels)) == len(group):
+            return labels
+    labels = [f"{label} from {_shown(origin.name)}" for origin in origins]
+    if len(set(labels)) == len(group):
+        return labels
+    return [f"{label} #{i}" for i in range(1, len(group) + 1)]
+
+
+def _shown(name: str) -> str:
+    """One line that is no markup for a report's code marks, and that every encoding can write."""
+    text = visible(name).replace("\n", "\u240a").replace("\t", "\u2409").replace("`", "'")
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

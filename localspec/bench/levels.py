@@ -97,6 +97,8 @@ def _make(
                     on_make(Making(source, type_name, growing))
 
             quantize(source, path, type_name, importance=importance, on_start=started)
+    except LocalspecError:  # some of them are an OSError too
+        raise
     except OSError as error:
         raise ModelFileError(
             f"the level {type_name} of {source.name} cannot be kept in {folder}: "

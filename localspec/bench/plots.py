@@ -6,6 +6,7 @@ drawn as text: no mathtext in a file name.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,9 @@ def draw_plots(board: Board, folder: Path) -> dict[str, Path]:
         if figure is None:
             path.unlink(missing_ok=True)  # of an earlier report
             continue
-        figure.savefig(path, dpi=_DPI, facecolor="white")
+        with warnings.catch_warnings():  # a box in a label's place needs no line on a terminal
+            warnings.filterwarnings("ignore", "Glyph .* missing")
+            figure.savefig(path, dpi=_DPI, facecolor="white")
         drawn[stem] = path
     return drawn
 

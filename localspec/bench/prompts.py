@@ -10,9 +10,10 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -26,6 +27,7 @@ _OWN = Path(__file__).with_name("prompts.jsonl")
 CATEGORIES = ("code", "maths", "prose", "chat", "extraction", "summaries", "edits")
 SUITES = ("quick", "all", *CATEGORIES)  # quick: the first of each category
 _HUMAN = ("human", "user")
+_OTHERS = ("gpt", "chatgpt", "assistant", "bing", "bard", "system")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +48,21 @@ class BenchPrompt:
 def read_prompts(name: str) -> tuple[BenchPrompt, ...]:
     """A suite by its name, or a file. Raises InvalidOptionError, with the line where there is one.
 
-    Of a conversation the first turn of the person is used. HumanEval's prompts are continued as
-    raw text, as that benchmark means them.
+    Of a conversation the first turn of the person is used, and one without any is left out.
+    HumanEval's prompts are continued as raw text, as that benchmark means them.
     """
-    path = Path(name).expanduser()
-    if name in SUITES and not path.is_file():
+    path = Path(os.path.expanduser(name))
+    is_file = os.path.isfile(path)  # False for what no file system could hold
+    if name in SUITES and not is_file:
         own = _from_rows(_json_lines(_OWN.read_text("utf-8"), _OWN), _OWN)
         if name == "all":
             return own
         if name == "quick":
             return select(own, len(CATEGORIES))
         return tuple(prompt for prompt in own if prompt.category == name)
-    if not path.is_file():
+    if not is_file:
         raise InvalidOptionError(
-            f"--prompts {name!r} is no file and no suite: choose one of {', '.join(SUITES)}"
+            f"--prompts {name[:200]!r} is no file and no suite: choose one of {', '.join(SUITES)}"
         )
     text = _text(path)
     if text.lstrip()[:1] == "[":
@@ -120,6 +123,8 @@ def _json_lines(text: str, path: Path) -> list[tuple[int, Any]]:
 def _from_rows(rows: Iterable[tuple[int, Any]], path: Path) -> tuple[BenchPrompt, ...]:
     found = []
     for number, row in rows:
+        if isinstance(row, Mapping) and _is_unasked(row):
+            continue
         prompt = _prompt(number, row) if isinstance(row, Mapping) else None
         if prompt is None or not prompt.text.strip():
             raise InvalidOptionError(
@@ -142,6 +147,16 @@ def _prompt(number: int, row: Mapping[str, Any]) -> BenchPrompt | None:
         return BenchPrompt(str(name), str(row.get("category", "code")), row["prompt"], is_raw=True)
     text = _first(row)
     return BenchPrompt(str(name), category, text) if text is not None else None
+
+
+def _is_unasked(row: Mapping[str, Any]) -> bool:
+    """A conversation that holds no turn of the person: ShareGPT has many."""
+    said = row.get("conversations")
+    return (
+        isinstance(said, list)
+        and not any(key in row for key in ("prompt", "turns", "messages"))
+        and all(isinstance(turn, Mapping) and turn.get("from") in _OTHERS for turn in said)
+    )
 
 
 def _first(row: Mapping[str, Any]) -> str | None:
@@ -171,9 +186,10 @@ def _unique(prompts: Sequence[BenchPrompt]) -> tuple[BenchPrompt, ...]:
     """A name that was there before gets a number, and none that another row has."""
     own = {prompt.id for prompt in prompts}
     seen: set[str] = set()
+    numbers: dict[str, Iterator[int]] = defaultdict(lambda: count(2))
     found = []
     for prompt in prompts:
-        names = (f"{prompt.id}#{n}" for n in count(2))
+        names = (f"{prompt.id}#{n}" for n in numbers[prompt.id])
         fresh = (name for name in names if name not in seen and name not in own)
         name = prompt.id if prompt.id not in seen else next(fresh)
         seen.add(name)

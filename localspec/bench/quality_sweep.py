@@ -16,6 +16,7 @@ from typing import Any
 
 from localspec.bench.child import worker_rows
 from localspec.bench.contender import Contender, contender
+from localspec.bench.file_rows import change
 from localspec.bench.plan import Plan
 from localspec.bench.quality_rows import QualityRow
 from localspec.bench.results import Results
@@ -74,7 +75,10 @@ class QualitySweep:
         self._results.drop(lambda r: r["type"] in ("quality", "agreement") and bool(r["error"]))
         groups: dict[int, list[Contender]] = defaultdict(list)
         for target in self._plan.targets:
-            if target.error is None:
+            changed = change(self._results.rows, "target", target)
+            if changed is not None:
+                self._on_say(f"quality was not measured: {changed}")
+            elif target.error is None:
                 groups[target.n_params].append(target)
         for group in groups.values():
             self._read(group, reference_of(group))
@@ -93,6 +97,7 @@ class QualitySweep:
                 [draft.label, str(draft.path)]
                 for draft in self._plan.drafts
                 if (target.label, draft.label) in measured - compared
+                and change(rows, "draft", draft) is None
             ]
             if drafts:
                 agreements.append([target.label, str(target.path), drafts])

@@ -7,6 +7,7 @@ alone. Nothing that was not measured is said.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,23 +72,38 @@ def command(
     temperature: float | None = None,
     loading: Mapping[str, Any] | None = None,
 ) -> str:
-    """The `localspec run` that does the same. loading: options of the load that were given."""
+    """The `localspec run` that does the same. loading: the load options of the sweep."""
     words = ["localspec", "run", "--target", _typed(configuration.target_reference)]
-    words += ["--draft", _typed(configuration.draft_reference or "none")]
+    draft = configuration.draft_reference
+    words += ["--draft", "none" if draft is None else _typed(draft)]
     words += configuration.flags.split()
     if temperature is not None:
         words += ["--temp", f"{temperature:g}"]
     for name, value in (loading or {}).items():
-        words += [f"--{name.replace('_', '-')}", shlex.quote(str(value))]
+        words += [_quoted(f"--{name.replace('_', '-')}"), _quoted(str(value))]
     return " ".join(words)
 
 
 def _typed(reference: str) -> str:
     """As a person types it to a shell, without the name of the home folder."""
+    if reference in ("none", "auto") or reference.startswith("-"):  # a file of such a name
+        reference = f"./{reference}"
     try:
-        return f"~/{shlex.quote(Path(reference).relative_to(Path.home()).as_posix())}"
+        return f"~/{_quoted(Path(reference).relative_to(Path.home()).as_posix())}"
     except (ValueError, RuntimeError):  # elsewhere, or there is no home
-        return shlex.quote(reference)
+        return _quoted(reference)
+
+
+def _quoted(text: str) -> str:
+    """One word for a shell; what a report or a terminal would not show as it is, in `$'…'`."""
+    if text.isprintable() and "`" not in text:
+        return shlex.quote(text)
+    return f"$'{''.join(map(_escaped, os.fsencode(text)))}'"
+
+
+def _escaped(byte: int) -> str:
+    is_plain = 0x20 <= byte < 0x7F and chr(byte) not in "\\'`"
+    return chr(byte) if is_plain else f"\\x{byte:02x}"
 
 
 def _told(board: Board, c: Configuration) -> str:
@@ -115,8 +131,8 @@ def _told(board: Board, c: Configuration) -> str:
             "speed only, and cannot be better than its source."
         )
     temperature = board.header["workload"]["answering"].get("temperature")
-    words = command(c, temperature=temperature, loading=board.header["loading"])
-    return f"{', '.join(parts)}. Run it with `{words}`.{lossy}"
+    run = command(c, temperature=temperature, loading=board.header["loading"])
+    return f"{', '.join(parts)}. Run it with `{run}`.{lossy}"
 
 
 def _alike(board: Board, ranked: Sequence[Configuration]) -> list[str]:
@@ -155,7 +171,7 @@ def _within(
             return None, "The memory limit cannot be judged: no peak was measured here."
     if limits.max_kl is not None:
         measured = [c for c in kept if board.kl(c.target) is not None]
-        if kept and not measured:
+        if all(board.kl(target) is None for target in board.targets):
             return None, (
                 "The quality limit cannot be judged: no KL was measured in this sweep. Run it "
                 "without --no-quality."
@@ -205,8 +221,9 @@ def _of_target(board: Board, target: str) -> str:
             f"times plain ({how}); without a draft model it needs less memory."
         )
     return (
-        f"{target}: {ratio} times plain at best ({how}), from {best.n_runs} answers: too few to "
-        "judge, five are the least."
+        f"{target}: {ratio} times plain at best ({how}), from "
+        f"{'one answer' if best.n_runs == 1 else f'{best.n_runs} answers'}: too few to judge, five "
+        "are the least."
     )
 
 
@@ -218,12 +235,19 @@ def _caveats(board: Board, ranked: Sequence[Configuration]) -> list[str]:
             "Made from a lossy source, so for speed only, whatever their KL: "
             f"{', '.join(lossy)}. For quality take a level made from an F16 or BF16 file."
         )
+    speeds = [speed for c in ranked if (speed := board.speed(c))]
+    if len({c.target for c in ranked}) > 1 and any(speed.low is None for speed in speeds):
+        found.append(
+            "Some of these speeds are of fewer than five answers, so their order may be chance: "
+            "give more prompts, or a larger --repeat."
+        )
     powers = {c.power for c in ranked} - {None}
     if "battery" in powers:
         found.append("Part of this was measured on battery, where speeds may be held down.")
     if board.failed:
         pairs = {(c.target, c.draft) for c in board.failed}
-        found.append(f"{len(pairs)} pairs could not be measured; the report says why.")
+        n = "One pair" if len(pairs) == 1 else f"{len(pairs)} pairs"
+        found.append(f"{n} could not be measured; the report says why.")
     return found
 
 

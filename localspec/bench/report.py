@@ -79,7 +79,8 @@ def _flat(value: Any) -> Any:
 def _replace(path: Path, text: str) -> None:
     partial = path.with_name(f".{path.name}.part")
     try:
-        partial.write_text(text, "utf-8", newline="\n")
+        # names of files may hold bytes that are no UTF-8
+        partial.write_text(text, "utf-8", errors="backslashreplace", newline="\n")
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import typing
 from collections.abc import Mapping, Sequence
 from types import UnionType
@@ -21,6 +22,7 @@ __all__ = ["VERSION", "require_rows"]
 
 VERSION = 1
 _MAY_LACK = {"run": ("error",), "prediction": ("sampled",), "pair": ("d_ms",)}
+_COUNT = re.compile(r"[1-9][0-9]{0,8}")
 _LARGEST = 1e100  # products of a few such numbers are still finite
 
 Shape = Mapping[str, Any]
@@ -125,9 +127,9 @@ def _wrong(row: Mapping[str, Any]) -> str | None:
     if kind == "file":
         return _misfit(row, _FILE)
     if kind == "prediction":
-        return _misfit(row, _PREDICTION)
+        return _misfit(row, _PREDICTION) or _misnumbered(_lengths(row))
     if kind == "pair":
-        return _misfit(row, _MEASURED)
+        return _misfit(row, _MEASURED) or _misnumbered(_sizes(row))
     if kind == "configuration":
         found = _misfit(row, _hints(Configuration)) or _uneven(row)
         if found is None and row.get("error") is None and not row.get("median_ts"):
@@ -159,6 +161,22 @@ def _uneven(row: Mapping[str, Any]) -> str | None:
     if n_accepted == n_judged:
         return None
     return f"{names[0]} has {n_accepted} entries and {names[1]} has {n_judged}"
+
+
+def _lengths(row: Mapping[str, Any]) -> list[str]:
+    """Draft lengths of a prediction, which are keys."""
+    by_temperature = (row.get("sampled") or {}).values()
+    return [k for ways in by_temperature for by_k in ways.values() for k in by_k]
+
+
+def _sizes(row: Mapping[str, Any]) -> list[str]:
+    """Sizes of a pair's cost tables."""
+    return [n for name in ("t_ms", "d_ms") for n in row.get(name) or {}]
+
+
+def _misnumbered(keys: Sequence[str]) -> str | None:
+    wrong = next((key for key in keys if not _COUNT.fullmatch(key)), None)
+    return None if wrong is None else f"{wrong[:60]!r} stands where a number of tokens belongs"
 
 
 def _fits(value: Any, hint: Any) -> bool:

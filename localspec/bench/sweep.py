@@ -16,6 +16,7 @@ from typing import Any
 
 from localspec.bench.child import worker_rows
 from localspec.bench.configuration import Configuration, failed_configuration, summarise
+from localspec.bench.file_rows import change, file_rows, is_replaced, require_same_files
 from localspec.bench.machine import this_machine
 from localspec.bench.measure import Work
 from localspec.bench.plan import PairPlan, Plan
@@ -24,7 +25,6 @@ from localspec.bench.results import Results
 from localspec.bench.row_shapes import VERSION, require_rows
 from localspec.bench.worker import job_of
 from localspec.errors import InvalidOptionError
-from localspec.library.fingerprint import fingerprint
 
 __all__ = ["Status", "Sweep"]
 
@@ -83,8 +83,8 @@ class Sweep:
             )
         if earlier:
             _require_alike(earlier[0], header, self._results.path)
-        files = self._files()
-        _require_same_files(self._results.rows, files)
+        files = file_rows(self._plan)
+        require_same_files(self._results.rows, files)
         whole = self._whole_blocks()
         measured = {_key(row) for row in self._results.rows if row["type"] == "pair"}
         self._results.drop(
@@ -92,7 +92,7 @@ class Sweep:
                 (row["type"] == "run" and (*_key(row), *_block(row)) not in whole)
                 # of a pair that failed: it is tried again
                 or (row["type"] == "configuration" and _key(row) not in measured)
-                or (row["type"] == "file" and _is_replaced(row, files))
+                or (row["type"] == "file" and is_replaced(row, files))
             )
         )
         if not earlier:
@@ -100,16 +100,6 @@ class Sweep:
         self._results.append([row for row in files if row not in self._results.rows])
         ours = {pair.key for pair in self._pairs}
         self._n_done = sum(r["type"] == "run" and _key(r) in ours for r in self._results.rows)
-
-    def _files(self) -> list[Row]:
-        """Which files the labels stand for; those that cannot be read have rows that say so."""
-        found = [("target", c) for c in self._plan.targets]
-        found += [("draft", c) for c in self._plan.drafts]
-        return [
-            {"type": "file", "role": role, "label": c.label, "fingerprint": fingerprint(c.path)}
-            for role, c in found
-            if c.error is None
-        ]
 
     def _whole_blocks(self) -> set[tuple[Any, ...]]:
         """Blocks whose runs are all there; others are measured again, since they are paired."""
@@ -177,7 +167,11 @@ class Sweep:
         return "the process that ran this pair ended early"
 
     def _broken(self, pair: PairPlan) -> str | None:
-        errors = (pair.target.error, pair.draft.error if pair.draft else None)
+        rows = self._results.rows
+        errors = (
+            *(pair.target.error, pair.draft.error if pair.draft else None),
+            *(change(rows, "target", pair.target), change(rows, "draft", pair.draft)),
+        )
         return next((error for error in errors if error is not None), None)
 
     def _fail(self, number: int, pair: PairPlan, error: str) -> None:
@@ -233,26 +227,6 @@ def _require_alike(earlier: Row, now: Row, path: Path) -> None:
             f"{path} holds another sweep: its {name} has {then}, here it is {here}. Give the same "
             "options to go on with it, or another --out"
         )
-
-
-def _is_replaced(row: Row, files: Sequence[Row]) -> bool:
-    """True when the label stands for another file now."""
-    named = (row["role"], row["label"])
-    return any(named == (f["role"], f["label"]) and row != f for f in files)
-
-
-def _require_same_files(rows: Sequence[Row], files: Sequence[Row]) -> None:
-    answered = [row for row in rows if row["type"] == "run" and row.get("error") is None]
-    for row in rows:
-        if (
-            row["type"] == "file"
-            and _is_replaced(row, files)
-            and any(run.get(row["role"]) == row["label"] for run in answered)
-        ):
-            raise InvalidOptionError(
-                f"{row['label']} has changed since it was measured: another file has its name now. "
-                "Give another --out"
-            )
 
 
 def _head(pair: PairPlan, i: int) -> dict[str, Any]:

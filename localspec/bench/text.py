@@ -38,8 +38,12 @@ def built_in() -> Text:
 def read_text(path: Path) -> Text:
     """A UTF-8 file, less one newline at its end, as llama-perplexity reads it.
 
-    Raises TextError when it cannot be read, is not UTF-8, or is empty.
+    Raises TextError when it is a pipe, cannot be read, is not UTF-8, or is empty.
     """
+    if path.exists() and not path.is_file():
+        raise TextError(
+            f"the text {path} is no file: it is read several times, so give a file on a disk"
+        )
     try:
         raw = path.read_bytes()
     except OSError as error:

@@ -44,7 +44,7 @@ def job_of(target: Path, draft: Path | None, loading: Mapping[str, Any], work: W
         "delay_s": work.delay_s,
         "answering": dict(work.answering),
     }
-    return json.dumps(job, ensure_ascii=False)
+    return json.dumps(job)  # ASCII alone: a path may hold bytes that are no UTF-8
 
 
 def work_of(job: Mapping[str, Any]) -> Work:
@@ -74,7 +74,7 @@ def serve(rows_of: Callable[[Mapping[str, Any]], Iterator[Row]]) -> None:
         os.dup2(2, 1)  # what native code prints is no row
         try:
             for row in rows_of(job):
-                print(json.dumps(row, ensure_ascii=False, allow_nan=False), file=out, flush=True)
+                print(json.dumps(row, allow_nan=False), file=out, flush=True)
         except LocalspecError as error:
             print(json.dumps({"type": "failed", "error": str(error)}), file=out, flush=True)
 

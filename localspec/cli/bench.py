@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import sys
@@ -30,8 +31,21 @@ def _size(value: str) -> int:
     try:
         assert found is not None
         return int(float(found[1]) * _UNITS[found[2]])
-    except (AssertionError, KeyError, ValueError):
+    except (AssertionError, KeyError, ValueError, OverflowError):
         raise click.BadParameter(f"{value!r} is no size such as 8G, 7.5GB or 8GiB") from None
+
+
+class _FromZero(click.FloatRange):
+    """A finite number of 0 or more: `nan` passes any comparison, and JSON holds neither."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value} is no finite number", param, ctx)
+        return found
 
 
 class _BenchGroup(click.Group):
@@ -58,7 +72,7 @@ def _numbers(_ctx: Any, _param: Any, value: str) -> tuple[int, ...]:
 
 def _limits(command: Any) -> Any:
     for option in (
-        click.option("--max-kl", type=click.FloatRange(0), help="Most KL from the best target."),
+        click.option("--max-kl", type=_FromZero(), help="Most KL from the best target."),
         click.option("--max-memory", type=_size, metavar="SIZE", help="Such as 8G."),
     ):
         command = option(command)
@@ -87,8 +101,8 @@ def _limits(command: Any) -> Any:
 @click.option("--repeat", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--n-draft", "n_drafts", callback=_numbers, default="3", show_default=True,
               metavar="K,K,…", help="Fixed lengths to run live; others are predicted.")  # fmt: skip
-@click.option("--temperature", "--temp", type=click.FloatRange(0), default=0.0, show_default=True)
-@click.option("--delay", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
+@click.option("--temperature", "--temp", type=_FromZero(), default=0.0, show_default=True)
+@click.option("--delay", type=_FromZero(), default=0.0, metavar="SECONDS",
               help="Rest before each answer, for machines that get hot.")  # fmt: skip
 @click.option("--text", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Read for perplexity and KL.  [default: a built-in text]")  # fmt: skip

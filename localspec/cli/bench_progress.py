@@ -138,6 +138,8 @@ def line(status: Status) -> str:
             parts.append(f"{c.setting} failed: {c.error}")
         elif c.setting == PLAIN:
             parts.append(f"plain {c.median_ts:.1f} tokens/s")
+        elif c.speed_up is None:  # plain decoding failed where this did not
+            parts.append(f"{c.setting} {c.median_ts:.1f} tokens/s")
         else:
             parts.append(f"{c.setting} ×{c.speed_up:.2f}")
     return f"{head}: {', '.join(parts)} ({times(status)})"

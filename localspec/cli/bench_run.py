@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from localspec.cli.bench_progress import Display, making, shown
 from localspec.cli.loading import fetch
 from localspec.errors import CancelledError, InvalidOptionError
 from localspec.library.references import locate, pair_draft
+from localspec.llama.importance import read_importance
 from localspec.options import LoadOptions, parse
 from localspec.visible import visible
 
@@ -74,6 +76,10 @@ def plan_of(given: dict[str, Any]) -> Plan:
         if not given["no_quality"]:
             require_bytes(len(text.content.encode()), DEFAULT_N_CTX, text.name)
     quants = require_types((given["quants"] or "").split(","))
+    if given["imatrix"] is not None:
+        if not quants:
+            raise InvalidOptionError("--imatrix is for making levels: say which with --quants")
+        read_importance(given["imatrix"])
     prompts = read_prompts(given["prompts"])
     if given["n_prompts"] is not None:
         prompts = select(prompts, given["n_prompts"])
@@ -162,7 +168,7 @@ def _split(values: Sequence[str]) -> list[str]:
     """Commas separate, unless the whole is the name of a file."""
     found: list[str] = []
     for value in values:
-        whole = Path(value).expanduser().is_file()
+        whole = os.path.isfile(os.path.expanduser(value))  # a list may be too long for a path
         found += [value] if whole else [part.strip() for part in value.split(",") if part.strip()]
     if values and not found:
         raise InvalidOptionError("a list of models is empty: give files or references")

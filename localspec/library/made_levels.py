@@ -15,6 +15,8 @@ from platformdirs import user_cache_path
 
 __all__ = ["level_path", "levels_folder"]
 
+_MOST_STEM = 180  # bytes: with type, digest and the marks of an unfinished file still under 255
+
 
 def levels_folder() -> Path:
     """In $LOCALSPEC_CACHE, else in the platform's cache folder."""
@@ -27,7 +29,10 @@ def level_path(source: Path, type_name: str, importance: Path | None = None) -> 
     """The file of a level, whether it was made yet or not. The source must exist."""
     key = [_identity(source), _identity(importance) if importance is not None else None]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:10]
-    return levels_folder() / f"{source.stem}.as-{type_name}.{digest}.gguf"
+    stem = source.stem
+    while len(os.fsencode(stem)) > _MOST_STEM:
+        stem = stem[:-1]
+    return levels_folder() / f"{stem}.as-{type_name}.{digest}.gguf"
 
 
 def _identity(path: Path) -> list[str | int]:

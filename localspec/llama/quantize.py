@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from localspec.errors import DiskSpaceError, InvalidOptionError, ModelFileError
 from localspec.library.gguf_header import GGUFHeader, read_header
+from localspec.library.gguf_parts import part_paths
 from localspec.library.gguf_types import FILE_TYPES, GGML_TYPES, UNQUANTISED
 from localspec.library.model_kind import LANGUAGE_MODEL, kind_of
 from localspec.llama.importance import read_importance
@@ -21,6 +22,7 @@ __all__ = ["QUANT_TYPES", "TABLE_TYPES", "is_lossy", "quantize"]
 _READ_ONLY = ("NVFP4",)  # llama.cpp runs such files, but its quantiser does not write them
 QUANT_TYPES = {name: number for number, name in FILE_TYPES.items() if name not in _READ_ONLY}
 _NO_WEIGHTS = ("Q8_1", "Q8_K", "I8", "I16", "I32", "I64", "F64", *_READ_ONLY)
+_NEED_MATRIX = ("IQ1_S", "IQ2_XXS", "IQ2_XS")  # ggml_quantize_requires_imatrix: ggml.c ends without
 _OUTPUT, _EMBEDDING = "output.weight", "token_embd.weight"
 TABLE_TYPES = {name: n for n, (name, _, _) in GGML_TYPES.items() if name not in _NO_WEIGHTS}
 
@@ -60,9 +62,10 @@ def quantize(
     tables = _table_types(header, output_type, embedding_type)
     if kind_of(header) == LANGUAGE_MODEL:
         vet(header, [])
-    _require_destination(source, destination, overwrite)
-    if importance is not None:
-        read_importance(importance)  # told before anything is written
+    temporary = destination.with_name(f".{destination.name}.{os.getpid()}.part")
+    _require_destination(header, destination, temporary, overwrite)
+    matrix = read_importance(importance).means if importance is not None else {}
+    _require_matrix(tables, matrix)  # told before anything is written
     folder = destination.parent
     free, needed = shutil.disk_usage(folder).free, _size_bytes(header.n_params, type_name.upper())
     if free < needed:
@@ -70,7 +73,6 @@ def quantize(
             f"{destination} needs about {needed / 1e9:.1f} GB, but {folder} has "
             f"{free / 1e9:.1f} GB free: make room, or write to another disk"
         )
-    temporary = destination.with_name(f".{destination.name}.{os.getpid()}.part")
     try:
         if on_start is not None:
             on_start(header, temporary)
@@ -117,6 +119,19 @@ def _table_types(header: GGUFHeader, output: str | None, embedding: str | None) 
     return found
 
 
+def _require_matrix(tables: Mapping[str, int], matrix: Collection[str]) -> None:
+    """llama.cpp refuses other tensors without a matrix, but these two end its process."""
+    for name, number in tables.items():
+        type_name = GGML_TYPES[number][0]
+        tensor = _OUTPUT if name == "output" else _EMBEDDING
+        if type_name in _NEED_MATRIX and tensor not in matrix:
+            raise InvalidOptionError(
+                f"{type_name} for the {name} table needs an importance matrix that holds {tensor} "
+                "(llama-imatrix --process-output writes output.weight): give one with --imatrix, "
+                "or choose a wider type"
+            )
+
+
 def _size_bytes(n_params: int, type_name: str) -> int:
     """A rough size: block scales and the layers kept finer cost about one bit a weight."""
     wide = {"F32": 4.0, "F16": 2.0, "BF16": 2.0}.get(type_name)
@@ -125,13 +140,30 @@ def _size_bytes(n_params: int, type_name: str) -> int:
     return int(n_params * (wide or bits / 8))
 
 
-def _require_destination(source: Path, destination: Path, overwrite: bool) -> None:
+def _require_destination(
+    header: GGUFHeader, destination: Path, temporary: Path, overwrite: bool
+) -> None:
     if not destination.parent.is_dir():
         raise ModelFileError(f"there is no folder {destination.parent}")
+    try:
+        temporary.exists()  # its name is the longer one
+        there = destination.exists()
+    except OSError as error:
+        raise ModelFileError(
+            f"no file can be called {destination.name[:40]!r}…: {error.strerror or error}"
+        ) from None
+    if len(part_paths(destination)) > 1:
+        raise ModelFileError(
+            f"{destination.name} is the name of a part of a split model, and one whole file is "
+            "written: give another name"
+        )
     if destination.is_dir():
         raise ModelFileError(f"{destination} is a folder: give a file name")
-    if destination.exists():
-        if destination.samefile(source):
-            raise ModelFileError("source and destination are the same file")
-        if not overwrite:
-            raise ModelFileError(f"{destination} exists: use --overwrite, or another name")
+    if not there:
+        return
+    if not destination.is_file():
+        raise ModelFileError(f"{destination} is a device or a pipe: give a file name")
+    if any(destination.samefile(part) for part in part_paths(header.path)):
+        raise ModelFileError("source and destination are the same file")
+    if not overwrite:
+        raise ModelFileError(f"{destination} exists: use --overwrite, or another name")

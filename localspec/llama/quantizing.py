@@ -99,9 +99,10 @@ def _write(
         os.fsencode(source), os.fsencode(destination), ctypes.byref(params)
     )
     if code != 0:
-        raise EngineError(
-            f"llama.cpp could not quantise {source}: {last_error() or 'no reason given'}"
-        )
+        reason = last_error() or "no reason given"
+        if "iostream error" in reason:
+            reason += f" (a write failed: is there room in {destination.parent}?)"
+        raise EngineError(f"llama.cpp could not quantise {source}: {reason}")
 
 
 def _end_with_stdin() -> None:
@@ -113,6 +114,8 @@ def _end_with_stdin() -> None:
 
 def main() -> int:
     """The process: 0 and no words, or 1 and the reason on stdout. It ends with its stdin."""
+    answer = os.dup(1)
+    os.dup2(2, 1)  # what native code prints, a debugger's trace of its end too, is no answer
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     asked = json.loads(sys.argv[1])
     named = {
@@ -122,7 +125,7 @@ def main() -> int:
     try:
         _write(**{**asked, **named})
     except LocalspecError as error:
-        sys.stdout.buffer.write(str(error).encode("utf-8", "replace"))
+        os.write(answer, str(error).encode("utf-8", "replace"))
         return 1
     return 0
 

@@ -221,6 +221,25 @@ def test_a_file_that_was_replaced_is_noticed(
     assert "draft has changed since it was measured" in ended.stderr
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="such names are Linux's alone")
+def test_a_name_that_is_no_utf_8_is_measured_and_reported(
+    tiny_target: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    odd = tmp_path / os.fsdecode(b"\xff\xfe `odd`\n.gguf")
+    odd.write_bytes(tiny_target.read_bytes())
+    (tmp_path / "prompts").write_text("the and of\n")
+    ended = call(
+        environment, "bench", "--targets", odd, "--drafts", "none", "--prompts",
+        tmp_path / "prompts", "--n-gen", 4, "--repeat", 1, "-t", 1, "--n-chunks", 1, "--out",
+        tmp_path / "out",
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert read_board(read_rows(tmp_path / "out")).qualities["\ufffd\ufffd 'odd'\u240a"].perplexity
+    assert "\\xff\\xfe \\x60odd\\x60\\x0a.gguf'" in ended.stdout
+    report = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "<code>localspec run --target $'" in report
+
+
 def test_a_text_too_short_is_told_before_anything_is_measured(
     words: list[str], environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -293,6 +312,15 @@ def test_user_mistakes_are_told_before_a_model_is_loaded(environment: dict[str, 
         (["--quants", "Q4_X"], "unknown quant type 'Q4_X'"),
         (["--prompts", "nothing.jsonl"], "is no file and no suite"),
         (["--max-memory", "much"], "8G"),
+        (["--max-memory", "9" * 400], "8G"),
+        (["--max-kl", "nan"], "no finite number"),
+        (["--temp", "inf"], "no finite number"),
+        (["--delay", "nan"], "no finite number"),
+        (["--prompts", "x" * 300], "is no file and no suite"),
+        (["--targets", f"{'x' * 300}.gguf,b.gguf"], "there is no file"),
+        (["--text", os.devnull], "is no file"),
+        (["--imatrix", __file__, "--quants", "Q4_0"], "no importance matrix in GGUF"),
+        (["--imatrix", __file__], "say which with --quants"),
         (["--n-draft", "99"], "1 to 32"),
         (["more.gguf"], "separate several files with commas"),
         (["report", "nowhere"], "holds no sweep"),

@@ -25,7 +25,7 @@ from tests import tiny_models
 from tests.gguf_edit import without_tensor
 
 _CACHE = tempfile.TemporaryDirectory()  # costs of tiny models stay out of the user's cache
-LOCALSPEC = [sys.executable, "-m", "localspec.cli.main"]
+LOCALSPEC = [sys.executable, "-m", "localspec"]
 
 
 def call(*args: object, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:

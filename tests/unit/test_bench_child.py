@@ -41,6 +41,14 @@ def test_one_that_the_system_killed_for_memory_says_so(module: Path) -> None:
     assert "memory runs out" in row["error"]
 
 
+def test_a_row_that_a_kill_cut_short_is_none(module: Path) -> None:
+    cut = "os.write(1, b'{}' + bytes([10]) + b'{'); os.kill(os.getpid(), 9)"
+    module.write_text(HEAD + cut)
+    whole, failed = worker_rows("scripted_worker", "work")
+    assert whole == {}
+    assert failed["type"] == "failed"
+
+
 def test_closing_the_rows_ends_the_process(module: Path) -> None:
     module.write_text(
         HEAD + "print(json.dumps({'type': 'pid', 'pid': os.getpid()}), flush=True); time.sleep(60)"

@@ -127,3 +127,29 @@ def test_lines_of_json_end_at_line_feeds_alone(tmp_path: Path) -> None:
     row = json.dumps({"prompt": "one\u2028two\x85three"}, ensure_ascii=False)
     (prompt,) = read_prompts(written(tmp_path, row + "\r\n\r\n"))
     assert prompt.text == "one\u2028two\x85three"
+
+
+def test_a_conversation_without_the_person_is_left_out(tmp_path: Path) -> None:
+    """The ShareGPT file has such rows; a row that nobody can place is still an error."""
+    path = tmp_path / "share.json"
+    rows = [
+        {"id": "empty", "conversations": []},
+        {"id": "half", "conversations": [{"from": "gpt", "value": "and so on"}]},
+        {"id": "whole", "conversations": [{"from": "human", "value": "hello"}]},
+    ]
+    path.write_text(json.dumps(rows))
+    assert [prompt.id for prompt in read_prompts(str(path))] == ["whole"]
+    path.write_text(json.dumps([*rows, {"conversations": [{"from": "martian", "value": "x"}]}]))
+    with pytest.raises(InvalidOptionError, match="row 4 has no prompt"):
+        read_prompts(str(path))
+    path.write_text(json.dumps(rows[:2]))
+    with pytest.raises(InvalidOptionError, match="holds no prompts"):
+        read_prompts(str(path))
+
+
+def test_a_name_that_is_on_every_row_costs_no_more_than_once_a_row(tmp_path: Path) -> None:
+    path = tmp_path / "same.jsonl"
+    n = 30_000  # a search from the first number for each would take minutes
+    path.write_text('{"id": "x", "prompt": "hello"}\n' * n)
+    found = read_prompts(str(path))
+    assert (found[-1].id, len({prompt.id for prompt in found})) == (f"x#{n}", n)

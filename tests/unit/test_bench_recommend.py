@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,9 +45,33 @@ def test_flags_of_a_fixed_length_and_of_no_draft(found: Board) -> None:
     assert command(plain).endswith("--draft none --drafter none")
 
 
-def test_options_of_the_load_are_in_the_command(found: Board) -> None:
-    found.header["loading"] = {"n_threads": 1, "flash_attn": "on"}
-    assert "--temp 0 --n-threads 1 --flash-attn on`" in recommend(found).sentences[0]
+def test_the_command_loads_as_the_sweep_did() -> None:
+    """Speed and memory are those of that context, those threads and that cache."""
+    narrow = board(NONE_BIG, BIG, loading={"n_ctx": 2048, "n_threads": 1, "type_k": "q8_0"})
+    said = recommend(narrow).sentences[0]
+    assert "--temp 0 --n-ctx 2048 --n-threads 1 --type-k q8_0`" in said
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash to ask")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a b.gguf", "qu'ote\".gguf", "back\\n.gguf", "$HOME.gguf", "a`id`b.gguf", "new\nline.gguf",
+        "e\x1b[31m.gguf", os.fsdecode(b"\xff'\\.gguf"), "-dash.gguf", "none", "auto", "~x.gguf",
+        "\u00e9\u202e.gguf", str(Path.home() / "my `models`" / "x.gguf"),
+    ],
+)  # fmt: skip
+def test_the_command_can_be_pasted_into_a_shell(found: Board, name: str) -> None:
+    c = replace(found.good[0], target_reference=name, draft_reference=name)
+    line = command(c)
+    assert "`" not in line  # it stands between code marks
+    assert line.isprintable()
+    script = f"localspec() {{ printf '%s\\0' \"$@\"; }}; {line}"
+    said = subprocess.run(["bash", "-c", os.fsencode(script)], capture_output=True, check=True)
+    words = [os.fsdecode(word) for word in said.stdout.split(b"\0")]
+    assert Path(words[2]) == Path(words[4]) == Path(name)
+    assert not words[2].startswith("-")
+    assert words[4] not in ("none", "auto")
 
 
 @pytest.mark.parametrize(
@@ -77,6 +105,14 @@ def test_a_quality_limit_without_quality_is_not_judged() -> None:
     result = recommend(board(NONE_BIG, BIG), Limits(max_kl=0.05))
     assert result.best is None
     assert any("no KL was measured" in sentence for sentence in result.sentences)
+
+
+def test_a_quality_limit_is_judged_where_only_the_small_have_no_kl() -> None:
+    some = board(NONE_BIG, NONE_LOW, more=[quality_row("big", None, "big")])
+    limits = Limits(max_memory_bytes=2_000_000_000, max_kl=0.05)
+    said = "\n".join(recommend(some, limits).sentences)
+    assert "no KL was measured" not in said
+    assert "Nothing in this sweep stays within 2 GB of memory and a mean KL of 0.05" in said
 
 
 def test_where_drafting_does_not_pay_that_is_said(found: Board) -> None:
@@ -129,6 +165,13 @@ def test_speeds_that_cannot_be_told_apart_are_said_to_be_alike() -> None:
     assert any("Not to be told" in s and "a + no" in s for s in recommend(board(a, b)).sentences)
     far = pair_rows("b", "none", {"plain": 20.0})
     assert not any("Not to be told" in s for s in recommend(board(a, far)).sentences)
+
+
+def test_an_order_of_few_answers_is_said_to_be_one() -> None:
+    few = [[row for row in rows if row.get("repetition") != 1] for rows in (NONE_BIG, NONE_LOW)]
+    assert any("order may be chance" in s for s in recommend(board(*few)).sentences)
+    assert not any("chance" in s for s in recommend(board(few[0])).sentences)
+    assert not any("chance" in s for s in recommend(board(NONE_BIG, NONE_LOW)).sentences)
 
 
 def test_verdicts(found: Board) -> None:

@@ -6,6 +6,7 @@ import csv
 import json
 import subprocess
 import sys
+import warnings
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -76,6 +77,15 @@ def test_the_page_needs_no_other_file_and_takes_names_as_text(found: Board, tmp_
     assert not any(tag in ("script", "link") for tag, _ in tags)
 
 
+def test_letters_that_the_plots_font_lacks_are_no_warning(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib draws the plots")
+    pairs = pair_rows("\u6a21\u578b", "none", {"plain": 10.0, "copies": 11.0})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert write_report(board(pairs), tmp_path) == []
+    assert (tmp_path / "plots" / "costs.png").is_file()
+
+
 def test_without_matplotlib_the_words_stay(
     found: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +118,25 @@ def test_runs_of_an_unfinished_pair_are_counted_and_left_out() -> None:
     found = board(PAIRS[0], more=[loose])
     assert found.n_unfinished == 1
     assert "late" not in found.drafts
+
+
+def test_a_kill_before_the_last_rows_of_a_pair_leaves_a_report(tmp_path: Path) -> None:
+    """Its own row is there, and those that sum it up are not."""
+    rows = [row for row in pair_rows("t", "d", {"plain": 10.0}) if row["type"] != "configuration"]
+    for found in (board(rows), board(rows, pair_rows("u", "d", {"plain": 10.0, "auto": 11.0}))):
+        assert found.n_unfinished == 6
+        write_report(found, tmp_path)
+        assert chart_lines(found, 80) is not None
+
+
+def test_answers_that_took_no_time_are_no_figures() -> None:
+    still = [{**r, "avg_ns": 0, "avg_ts": 0.0} for r in PAIRS[0] if r["type"] == "run"]
+    names = ("target", "draft", "flags", "target_reference", "draft_reference", "model_filename",
+             "draft_filename", "target_quant", "draft_quant", "model_size", "target_from_lossy",
+             "draft_from_lossy")  # fmt: skip
+    head = {**{n: PAIRS[0][-1][n] for n in names}, "setting": "plain"}
+    assert summarise(head, still, {}, n_gen=20).error == "every answer was empty"
+    assert summarise(head, [*still[2:], PAIRS[0][0]], {}, n_gen=20).n_runs == 1
 
 
 def test_predictions_are_checked_against_live_runs_of_the_same_prompt(found: Board) -> None:
@@ -191,6 +220,19 @@ def test_other_files_and_nothing_in_common_are_refused() -> None:
         compare(board(PAIRS[0]), board(*other))
     with pytest.raises(InvalidOptionError, match="was measured in both"):
         compare(board(PAIRS[0]), board(PAIRS[2]))
+
+
+def test_other_weights_of_one_name_and_size_are_named() -> None:
+    def sweep(digit: str) -> Board:
+        rows = [{"type": "file", "role": role, "label": label, "fingerprint": digit * 32}
+                for role, label in (("target", "big"), ("draft", "never run"))]  # fmt: skip
+        return board(PAIRS[0], more=rows)
+
+    assert not compare(sweep("0"), sweep("0")).differences
+    with pytest.raises(InvalidOptionError, match="target big is another file"):
+        compare(sweep("0"), sweep("1"))
+    found = compare(sweep("0"), sweep("1"), across=True)
+    assert found.differences == ("target big is another file",)
 
 
 def test_rows_of_no_sweep_are_refused() -> None:

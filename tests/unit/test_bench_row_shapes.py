@@ -57,6 +57,20 @@ def test_the_row_and_the_field_are_named(changed: Row, words: str) -> None:
         require_rows([rows[0], {**rows[1], **changed}])
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"type": "pair", "t_ms": {"a": 1.0}},
+        {"type": "pair", "d_ms": {"-3": 1.0}},
+        {"type": "prediction", "sampled": {"0.8": {"match": {"k": 1.0}}}},
+    ],
+)
+def test_keys_that_are_numbers_of_tokens_are_numbers(changed: Row) -> None:
+    rows = [{**row, **changed} if row["type"] == changed["type"] else row for row in sound()]
+    with pytest.raises(InvalidOptionError, match="where a number of tokens belongs"):
+        require_rows(rows)
+
+
 def test_another_version_is_named() -> None:
     with pytest.raises(InvalidOptionError, match=r"version 2.*version 1"):
         read_board([header(version=2), *sound()[1:]])
