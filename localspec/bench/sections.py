@@ -118,7 +118,8 @@ def _conditions(board: Board) -> tuple[str, ...]:
         f"{machine['python']}.",
         f"Prompts: {header['prompts_name']} ({n}: "
         f"{', '.join(dict.fromkeys(category for _, category in header['prompts']))}); up to "
-        f"{work['n_gen']} tokens an answer, {header['repeat']} repetitions, rest "
+        f"{work['n_gen']} tokens an answer, {header['repeat']} repetition"
+        f"{'s' if header['repeat'] > 1 else ''}, rest "
         f"{header['delay_s']:g} s. Sampling: {answering}. Loading: {loading}.",
         *_what_names_leave_out(board),
         f"Begun {header['test_time']}; {board.n_runs} answers measured.",

@@ -150,6 +150,7 @@ class Chat:
         self._require_silence()
         self.conversation.branch(turn_id, step)
         self.saved.set_head()
+        self.figures = None  # they are of the answer that was made last
 
     def stop(self) -> bool:
         """End the answer and keep it; False when there is none."""

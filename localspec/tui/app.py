@@ -21,6 +21,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.content import Content
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Footer, Static
 
 from localspec.chat.thinking import split
@@ -141,6 +142,25 @@ class ChatApp(App[int]):
         self._ending.release()
 
     # Keys.
+
+    def action_focus_next(self) -> None:
+        """Tab: the message box, the last message, the rounds; in a window its next part."""
+        self._focus_beyond(1)
+
+    def action_focus_previous(self) -> None:
+        """Shift+Tab."""
+        self._focus_beyond(-1)
+
+    def _focus_beyond(self, step: int) -> None:
+        if len(self.screen_stack) > 1:
+            self.screen.focus_next() if step > 0 else self.screen.focus_previous()
+            return
+        last, lane = self.transcript.last_turn, self.inspector.lane
+        parts: list[Widget] = [self.composer, *([last] if last is not None else [])]
+        parts += [lane] if self.chat.settings.view == "inspector" else []
+        at = 1 if isinstance(self.focused, TurnView) else 0
+        at = parts.index(lane) if lane.has_focus and lane in parts else at
+        parts[(at + step) % len(parts)].focus()
 
     def action_help(self) -> None:
         """F1."""

@@ -80,11 +80,14 @@ def context_words(chat: Chat) -> str:
     """How full the context is."""
     if chat.talker is None:
         return ""
-    used = 0
-    if chat.figures is not None:
+    if chat.figures is None:  # of another run, or another branch
+        last = chat.conversation.last("assistant")
+        timings = last.timings if last is not None else {}
+        used = sum(int(timings.get(name, 0)) for name in ("cache_n", "prompt_n", "predicted_n"))
+    elif chat.live is not None and chat.live.is_reading:
+        used = chat.live.prompt_total
+    else:
         used = chat.figures.depth
-        if chat.live is not None and chat.live.is_reading:
-            used = chat.live.prompt_total
     return f"ctx {used:,}/{chat.talker.n_ctx:,}"
 
 

@@ -110,11 +110,10 @@ class Transcript(VerticalScroll, can_focus=False):
             return
         views[max(0, min(len(views) - 1, at + step))].focus()
 
-    def focus_last(self) -> None:
-        """The last message."""
-        views = list(self.query(TurnView))
-        if views:
-            views[-1].focus()
+    @property
+    def last_turn(self) -> TurnView | None:
+        """The last message that is shown."""
+        return next(iter(reversed(self.query(TurnView))), None)
 
     async def _sync_live(self, live: Live | None, view: str) -> None:
         shows_marks = view != "off"

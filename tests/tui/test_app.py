@@ -380,6 +380,44 @@ def test_what_holds_for_every_answer_is_said_once(tmp_path: Path) -> None:
     run(tmp_path, body, ScriptedTalker([answer, answer]))
 
 
+def test_tab_goes_from_part_to_part(tmp_path: Path) -> None:
+    """Not through every message of a long chat."""
+
+    async def body(test: Driven) -> None:
+        for _ in range(3):
+            await test.ask("again")
+        views = list(test.app.query(TurnView))
+        await test.pilot.press("tab")
+        assert views[-1].has_focus
+        await test.pilot.press("up", "up", "tab")
+        assert test.composer.has_focus
+        await test.pilot.press("ctrl+t", "tab", "tab")
+        assert test.app.inspector.lane.has_focus
+        await test.pilot.press("tab")
+        assert test.composer.has_focus
+        await test.pilot.press("shift+tab")
+        assert test.app.inspector.lane.has_focus
+        await test.pilot.press("shift+tab", "shift+tab")
+        assert test.composer.has_focus
+
+    run(tmp_path, body, ScriptedTalker([ANSWER]))
+
+
+def test_the_figures_are_of_the_branch_that_is_read(tmp_path: Path) -> None:
+    long, short = script([plain(i, "word ") for i in range(30)]), script([plain(0, "No")])
+
+    async def body(test: Driven) -> None:
+        await test.ask("one")
+        await test.pilot.press("ctrl+r")
+        await test.idle()
+        await test.sees("tok/s")
+        await test.pilot.press("tab", "left")
+        await test.sees("ctx 40/4,096")
+        assert "tok/s ·" not in str(test.app.figures._shown)
+
+    run(tmp_path, body, ScriptedTalker([long, short]))
+
+
 def test_the_reader_who_scrolls_up_is_left_alone(tmp_path: Path) -> None:
     gate = threading.Semaphore(0)
     rounds = [plain(i, f"line {i}\n\n") for i in range(80)]

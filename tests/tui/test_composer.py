@@ -93,7 +93,9 @@ def test_leaving_an_edit_gives_back_what_was_being_written(tmp_path: Path) -> No
 def test_what_is_typed_on_a_message_goes_to_the_box(tmp_path: Path) -> None:
     async def body(test: Driven) -> None:
         await test.ask("first")
-        test.app.transcript.focus_last()
+        last = test.app.transcript.last_turn
+        assert last is not None
+        last.focus()
         await test.pilot.pause()
         await test.pilot.press("slash", "h", "e")
         await test.until(lambda: test.composer.text == "/he")

@@ -77,7 +77,9 @@ def test_damage_and_an_answer_to_nothing(tmp_path: Path) -> None:
     async def body(test: Driven) -> None:
         await test.sees("out of the blue")
         await test.sees("1 damaged line of")
-        test.app.transcript.focus_last()
+        last = test.app.transcript.last_turn
+        assert last is not None
+        last.focus()
         await test.pilot.press("r")
         await test.sees("there is no question yet")
 
