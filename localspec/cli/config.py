@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import subprocess
-
 import click
 
 from localspec.cli.settings_file import CHAT_KEYS, read_settings, settings_path
+from localspec.editor import edit_file, require_editor
 from localspec.errors import ConfigError
 from localspec.visible import visible
 
@@ -56,14 +53,14 @@ def show() -> None:
 def edit() -> None:
     """Open the file in $EDITOR; it is made when it is missing, and checked afterwards."""
     file = settings_path()
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    if not editor or not editor.strip():
-        raise ConfigError(f"set $EDITOR, or edit {file} yourself")
     try:
+        require_editor()
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(_FIRST_FILE, "utf-8")
-        subprocess.run([*shlex.split(editor), str(file)], check=True)
-    except (OSError, ValueError, subprocess.CalledProcessError) as error:
-        raise ConfigError(f"{editor} did not work on {file}: {error}") from None
+        edit_file(file)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{error}; the settings are in {file}") from None
     read_settings()

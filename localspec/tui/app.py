@@ -6,9 +6,6 @@ times a second.
 
 from __future__ import annotations
 
-import os
-import shlex
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterable
@@ -16,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from textual import work
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import App, ComposeResult, SuspendNotSupported, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.content import Content
@@ -25,7 +22,8 @@ from textual.widget import Widget
 from textual.widgets import Footer, Static
 
 from localspec.chat.thinking import split
-from localspec.errors import LocalspecError
+from localspec.editor import edit_file, require_editor
+from localspec.errors import ConfigError, LocalspecError
 from localspec.talk.candidates import missing
 from localspec.talk.chat import Chat
 from localspec.talk.commands import COMMANDS, code_blocks, run_command
@@ -252,25 +250,20 @@ class ChatApp(App[int]):
     def action_edit_outside(self) -> None:
         """Write the message in $EDITOR."""
         composer = self.composer
-        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-        if not editor or not editor.strip():
-            self.front.say("set $EDITOR (or $VISUAL) to write the message in it")
-            return
-        with tempfile.TemporaryDirectory(prefix="localspec-") as folder:
-            path = Path(folder) / "message.md"
-            path.write_text(composer.text, "utf-8")
-            try:
+        try:
+            require_editor()
+            with tempfile.TemporaryDirectory(prefix="localspec-") as folder:
+                path = Path(folder) / "message.md"
+                path.write_text(composer.text, "utf-8", errors="replace")
                 with self.suspend():
-                    ended = subprocess.run([*shlex.split(editor), str(path)])
+                    edit_file(path)
                 text = path.read_text("utf-8", errors="replace").rstrip("\n")
-            except (OSError, ValueError) as error:
-                self.front.say(f"{editor} did not work: {error}")
-                return
-        self.refresh()
-        if ended.returncode:
-            self.front.say(f"{editor} ended with {ended.returncode}: the message is as it was")
-        else:
-            composer.put(text, composer.editing)
+        except (OSError, ConfigError, SuspendNotSupported) as error:
+            self.front.say(f"{error}; the message is as it was")
+            return
+        finally:
+            self.refresh()
+        composer.put(text, composer.editing)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The registry, in the palette too."""

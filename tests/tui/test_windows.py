@@ -87,6 +87,11 @@ def test_the_editor_writes_the_message(tmp_path: Path, monkeypatch: pytest.Monke
         monkeypatch.delenv("EDITOR", raising=False)
         await test.pilot.press("ctrl+g")
         await test.sees("set $EDITOR")
+        monkeypatch.setenv("EDITOR", "true")
+        test.composer.put("half a message")
+        await test.pilot.press("ctrl+g")
+        await test.sees("the message is as it was")  # no editor can run in a test's terminal
+        assert test.composer.text == "half a message"
 
     run(tmp_path, body, ScriptedTalker([ANSWER]))
 

@@ -34,6 +34,7 @@ LAYERS = [
     "cli",
 ]
 SHARED = {
+    "editor",
     "errors",
     "options",
     "backend",

@@ -80,6 +80,9 @@ def test_edit_makes_the_file_and_checks_it(file: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("VISUAL", "no-such-editor")
     with pytest.raises(ConfigError, match="did not work"):
         CliRunner().invoke(config, ["edit"], catch_exceptions=False)
+    monkeypatch.setenv("VISUAL", "false")
+    with pytest.raises(ConfigError, match=f"false ended with 1; the settings are in {file}"):
+        CliRunner().invoke(config, ["edit"], catch_exceptions=False)
     monkeypatch.setenv("VISUAL", "  ")
     with pytest.raises(ConfigError, match=r"set \$EDITOR"):
         CliRunner().invoke(config, ["edit"], catch_exceptions=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,61 +14,12 @@ from localspec.chat.conversation import Turn
 from localspec.chat.saved import SavedChat
 from localspec.errors import BusyError, EngineError, InvalidOptionError, ModelNotFoundError
 from localspec.talk.chat import Chat
-from localspec.talk.commands import COMMANDS, code_blocks, find, run_command
+from localspec.talk.commands import run_command
 from localspec.talk.figures import Figures
 from localspec.talk.settings import ChatSettings
 from localspec.talk.speaker import Speaker
 from tests.scripted_talker import ScriptedTalker, plain, round_of, script
-
-
-class Front:
-    """Notes what commands ask for."""
-
-    def __init__(self, chat: Chat) -> None:
-        self.chat = chat
-        self.said: list[str] = []
-        self.calls: list[tuple[Any, ...]] = []
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *given: self.calls.append((name, *given))
-
-
-def wait(chat: Chat, until: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
-    while not until():
-        assert time.monotonic() < deadline, "the chat did not get there"
-        chat.poll()
-        time.sleep(0.002)
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> Iterator[Callable[..., Chat]]:
-    chats: list[Chat] = []
-
-    def make(talker: ScriptedTalker, *, load: bool = True, **settings: Any) -> Chat:
-        chat = Chat(
-            Speaker(talker.open), ChatSettings(**settings), SavedChat(tmp_path, f"c{len(chats)}")
-        )
-        chats.append(chat)
-        if load:
-            chat.load()
-            wait(chat, lambda: not chat.is_busy)
-        return chat
-
-    yield make
-    for chat in chats:
-        chat.close()
-
-
-def ask(chat: Chat, text: str) -> str:
-    chat.send(text)
-    wait(chat, lambda: not chat.is_busy)
-    turn = chat.conversation.last("assistant")
-    assert turn is not None
-    return turn.text
+from tests.unit.talking import Front, ask, wait
 
 
 def test_a_question_is_answered_and_saved(made: Callable[..., Chat], tmp_path: Path) -> None:
@@ -241,115 +192,6 @@ def test_closing_in_the_middle_keeps_the_answer(made: Callable[..., Chat], tmp_p
     assert read.path()[-1].reason == "cancelled"
 
 
-def test_every_command_runs_or_says_what_it_needs(
-    made: Callable[..., Chat], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without argument, with a wrong one, in an empty chat and in one with an answer."""
-    monkeypatch.chdir(tmp_path)
-    for with_answer in (False, True):
-        for command in COMMANDS:
-            for argument in ("", "no such thing", "-1", "[/x]"):
-                chat = made(ScriptedTalker())
-                if with_answer:
-                    ask(chat, "hello")
-                front = Front(chat)
-                run_command(front, f"/{command.name} {argument}")
-                wait(chat, lambda: not chat.is_busy)  # noqa: B023 (it is waited for here)
-
-
-@pytest.mark.parametrize(
-    ("line", "name", "value"),
-    [
-        ("/temp 0.3", "temperature", 0.3),
-        ("/temp 0", "temperature", 0.0),
-        ("/ndraft 4", "n_draft", 4),
-        ("/drafter ngram", "drafter", "ngram"),
-        ("/set top-k 5", "top_k", 5),
-        ("/set seed 7", "seed", 7),
-        ("/set max_tokens 9", "max_tokens", 9),
-        ("/set stop END", "stop", ("END",)),
-    ],
-)
-def test_options_change_in_the_middle(
-    made: Callable[..., Chat], line: str, name: str, value: Any
-) -> None:
-    talker = ScriptedTalker()
-    chat = made(talker)
-    run_command(Front(chat), line)
-    ask(chat, "hello")
-    assert talker.asked[-1][1][name] == value
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("/temp hot", "is a number"),
-        ("/temp -1", "temperature"),
-        ("/ndraft 2.5", "is a number"),
-        ("/drafter nobody", "choose one of"),
-        ("/set tempature 1", "did you mean temperature"),
-        ("/spec sideways", "choose one of"),
-        ("/exact maybe", "on or off"),
-        ("/tmep 1", "/temp"),
-        ("/theme pink", "dark, light"),
-        ("/load nothing", "no saved chat"),
-        ("/file nothing", "no file"),
-        ("/continue", "no answer"),
-        ("/copy", "no answer"),
-        ("/edit", "no question"),
-        ("/retry", "no question"),
-        ("/export", "nothing to export"),
-        ("/export ~no-such-person/a.md", "cannot be written"),
-        (f"/set top_k {10**400}", "too large"),
-    ],
-)
-def test_what_cannot_be_done_is_told(made: Callable[..., Chat], line: str, words: str) -> None:
-    front = Front(made(ScriptedTalker()))
-    run_command(front, line)
-    assert len(front.said) == 1
-    assert words in front.said[0]
-    assert front.chat.settings.answering == {}
-
-
-def test_options_return_to_their_defaults(made: Callable[..., Chat]) -> None:
-    chat = made(ScriptedTalker(), answering={"n_draft": 4, "top_k": 3})
-    run_command(Front(chat), "/ndraft auto")
-    run_command(Front(chat), "/set top_k default")
-    assert chat.settings.answering == {}
-
-
-def test_a_command_is_found_by_its_beginning() -> None:
-    assert find("ret").name == "retry"
-    assert find("exp").name == "export"
-    with pytest.raises(InvalidOptionError, match="did you mean"):
-        find("e")
-
-
-def test_exact_loads_again(made: Callable[..., Chat]) -> None:
-    talker = ScriptedTalker()
-    chat = made(talker)
-    run_command(Front(chat), "/exact on")
-    wait(chat, lambda: not chat.is_busy)
-    assert talker.order is not None
-    assert talker.order.options == {"exact": True}
-
-
-def test_a_new_chat_keeps_the_system_prompt(made: Callable[..., Chat]) -> None:
-    talker = ScriptedTalker()
-    chat = made(talker)
-    run_command(Front(chat), "/system be brief")
-    ask(chat, "hello")
-    run_command(Front(chat), "/new")
-    assert not chat.conversation.path()
-    ask(chat, "anew")
-    assert talker.asked[-1][0][0] == {"role": "system", "content": "be brief"}
-
-
-def test_code_blocks_are_found() -> None:
-    text = "see\n```py\na = 1\n```\nand\n~~~\nb\n```\n~~~\n````md\n```\nc\n```\n````\n"
-    assert code_blocks(text) == ["a = 1\n", "b\n```\n", "```\nc\n```\n"]
-
-
 def test_figures_are_sums_of_the_rounds() -> None:
     figures = Figures()
     rounds = [round_of(0, ["a", "b"], "c"), round_of(1, ["d"], "e", rejected="x"), plain(2, "f")]
@@ -404,26 +246,6 @@ def test_two_answers_never_run_at_once(made: Callable[..., Chat]) -> None:
     gate.release()
     wait(chat, lambda: not chat.is_busy)
     assert sequences(chat) == ["user", "assistant"]
-
-
-@pytest.mark.parametrize("name", ["a" * 300, "~no-such-person/a", "nul\0"])
-def test_a_model_of_an_impossible_name_is_refused_by_the_load(
-    made: Callable[..., Chat], name: str
-) -> None:
-    chat = made(ScriptedTalker())
-    run_command(Front(chat), f"/model {name}")
-    wait(chat, lambda: not chat.is_busy)
-    assert chat.settings.target == name
-
-
-def test_a_question_of_another_chat_is_not_edited(made: Callable[..., Chat]) -> None:
-    chat = made(ScriptedTalker())
-    ask(chat, "hello")
-    question = chat.conversation.path()[0]
-    chat.start_over()
-    with pytest.raises(InvalidOptionError, match="in another chat"):
-        chat.edit(question.id, "hello again")
-    assert len(chat.conversation) == 0
 
 
 def test_an_answer_to_nothing_cannot_be_made_again(made: Callable[..., Chat]) -> None:

@@ -1,0 +1,194 @@
+"""Answers on the screen: thinking, notes, branches, continuations."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from pathlib import Path
+
+import pytest
+
+from localspec.speculation.economics import COPIES_ALONE
+from localspec.speculation.events import Event
+from localspec.talk.commands import run_command
+from localspec.tui.turn_view import TurnView
+from tests.scripted_talker import ScriptedTalker, plain, round_of, script
+from tests.tui.driving import Driven, run, shown
+
+
+def test_a_continued_answer_grows_in_its_last_line(tmp_path: Path) -> None:
+    gate = threading.Semaphore(1)
+
+    async def body(test: Driven) -> None:
+        await test.ask("go")
+        test.composer.put("/continue")
+        await test.pilot.press("enter")
+        gate.release()
+        await test.sees("so far and")
+        assert test.app.transcript.live_view is not None
+        assert "first line\n" in "\n".join(row.rstrip() for row in shown(test.app).split("\n"))
+        gate.release(5)
+        await test.idle()
+
+    begun = script([plain(0, "first line\nso far")], reason="length")
+    rest = script([plain(0, " and"), plain(1, " on")])
+    run(tmp_path, body, ScriptedTalker([begun, rest], gate=gate))
+
+
+def test_what_holds_for_all_answers_is_said_under_the_first(tmp_path: Path) -> None:
+    def answer(ratio: str) -> list[Event]:
+        note = f"{COPIES_ALONE}: a round would run at {ratio} times plain speed"
+        return script([plain(0, "Hello")], notes=(note,))
+
+    async def body(test: Driven) -> None:
+        await test.ask("one")
+        await test.ask("two")
+        said = [view.notes for view in test.app.query(TurnView) if view.turn.role == "assistant"]
+        assert [len(notes) for notes in said] == [1, 0]
+        assert "at 0.91 times" in said[0][0]
+
+    run(tmp_path, body, ScriptedTalker([answer("0.91"), answer("0.48")]))
+
+
+def test_walking_the_branches_of_a_question_stays_at_the_question(tmp_path: Path) -> None:
+    long = script([plain(0, "word\n\n" * 60)])
+
+    async def body(test: Driven) -> None:
+        await test.ask("Write code")
+        test.composer.put("/edit")
+        await test.pilot.press("enter")
+        test.composer.load_text("Write prose")
+        await test.pilot.press("enter")
+        await test.idle()
+        await test.pilot.press("shift+tab")
+        await test.pilot.press("up", "up", "up")
+        for words, place in (("Write code", "‹ 1 of 2 ›"), ("Write prose", "‹ 2 of 2 ›")):
+            await test.pilot.press("left")
+            await test.idle()
+            await test.sees(place)
+            focused = test.app.focused
+            assert isinstance(focused, TurnView)
+            assert focused.turn.text == words
+
+    run(tmp_path, body, ScriptedTalker([long]))
+
+
+def test_thinking_is_folded_and_opens(tmp_path: Path) -> None:
+    rounds = [plain(0, "<think>\nhm, well\n"), plain(1, "</think>\n\nYes")]
+
+    async def body(test: Driven) -> None:
+        await test.ask("well?")
+        assert "▸ thought for" in shown(test.app)
+        assert "hm, well" not in shown(test.app)
+        await test.pilot.press("ctrl+o")
+        await test.sees("hm, well")
+
+    run(tmp_path, body, ScriptedTalker([script(rounds)]), settings={"view": "off"})
+
+
+def test_thinking_is_folded_while_it_grows_beside_the_guesses(tmp_path: Path) -> None:
+    gate = threading.Semaphore(0)
+    rounds = [
+        round_of(0, ["<think>", "\nlet me"], " see", rejected=" guess"),
+        plain(1, ", well\n"),
+        round_of(2, ["</think>"], "\n\nYes"),
+        plain(3, " <b>"),
+    ]
+
+    async def body(test: Driven) -> None:
+        test.composer.put("well?")
+        await test.pilot.press("enter")
+        gate.release(2)
+        await test.sees("▸ thinking for")
+        await test.until(lambda: test.chat.live is not None and len(test.chat.live.rounds) == 2)
+        await asyncio.sleep(0.2)
+        assert "let me" not in shown(test.app)
+        await test.pilot.press("ctrl+o")
+        await test.sees("let me see, well")
+        await test.pilot.press("ctrl+o")
+        gate.release(1)
+        await test.sees("Yes")
+        assert "▸ thought for" in shown(test.app)
+        assert "let me" not in shown(test.app)
+        gate.release(1)
+        await test.idle()
+        await test.sees("Yes <b>")
+
+    run(tmp_path, body, ScriptedTalker([script(rounds)], gate=gate))
+
+
+def test_an_answer_that_begins_like_a_mark_is_whole(tmp_path: Path) -> None:
+    gate = threading.Semaphore(0)
+    rounds = [plain(0, "<th"), plain(1, "ead> is"), plain(2, " a tag")]
+
+    async def body(test: Driven) -> None:
+        test.composer.put("html?")
+        await test.pilot.press("enter")
+        gate.release(1)
+        await test.until(lambda: test.chat.live is not None and bool(test.chat.live.rounds))
+        await asyncio.sleep(0.2)
+        gate.release(1)
+        await test.sees("<thead> is")
+        gate.release(1)
+        await test.idle()
+
+    run(tmp_path, body, ScriptedTalker([script(rounds)], gate=gate))
+
+
+def test_what_holds_for_every_answer_is_said_once(tmp_path: Path) -> None:
+    note = "drafts are copies of the text alone: a draft model cannot pay here"
+
+    async def body(test: Driven) -> None:
+        await test.ask("one")
+        await test.ask("two")
+        views = [view for view in test.app.query(TurnView) if view.turn.role == "assistant"]
+        assert [len(view.query(".notes")) for view in views] == [1, 0]
+        assert all(view.turn.notes == (note,) for view in views)
+
+    answer = script([plain(0, "Yes")], notes=(note,))
+    run(tmp_path, body, ScriptedTalker([answer, answer]))
+
+
+def test_the_figures_are_of_the_branch_that_is_read(tmp_path: Path) -> None:
+    long, short = script([plain(i, "word ") for i in range(30)]), script([plain(0, "No")])
+
+    async def body(test: Driven) -> None:
+        await test.ask("one")
+        await test.pilot.press("ctrl+r")
+        await test.idle()
+        await test.sees("tok/s")
+        await test.pilot.press("tab", "left")
+        await test.sees("ctx 40/4,096")
+        assert "tok/s ·" not in str(test.app.figures._shown)
+
+    run(tmp_path, body, ScriptedTalker([long, short]))
+
+
+@pytest.mark.parametrize("view", ["off", "inline", "inspector"])
+def test_another_view_shows_at_once_what_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: str
+) -> None:
+    gate = threading.Semaphore(0)
+
+    async def body(test: Driven) -> None:
+        test.composer.put("well?")
+        await test.pilot.press("enter")
+        gate.release()
+        await test.sees("one two")
+        monkeypatch.setattr(test.app.painter, "_painted", lambda began: None)
+        await test.pilot.pause()
+        test.app.painter._next_at = math.inf  # a slow machine rests for long after a paint
+        before = test.app.transcript.live_view
+        run_command(test.app.front, f"/spec {view}")
+        await test.until(lambda: test.app.transcript.live_view not in (None, before))
+        await test.until(
+            lambda: any("one two" in line[:50] for line in shown(test.app).splitlines())
+        )
+        gate.release(5)
+        await test.idle()
+
+    rounds = [round_of(0, ["one"], " two"), plain(1, " three")]
+    other = "inline" if view == "off" else "off"
+    talker = ScriptedTalker([script(rounds)], gate=gate)
+    run(tmp_path, body, talker, settings={"view": other})
