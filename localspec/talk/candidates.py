@@ -48,7 +48,10 @@ def targets() -> list[Candidate]:
 
 
 def drafts(target: Path) -> list[Candidate]:
-    """What could draft for this target, those that fit first; each with the reason if not."""
+    """What could draft for this target, those that fit first; each with the reason if not.
+
+    Files that are here, and the drafts of the catalog's pairs.
+    """
     try:
         wanted = read_header(target)
     except LocalspecError:
@@ -69,7 +72,8 @@ def drafts(target: Path) -> list[Candidate]:
         except LocalspecError as error:
             refused = str(error).partition(". ")[0]
         found.append(Candidate(str(path), _described(path), refused))
-    for file in catalog().files.values():
+    small = {pair.draft.name: pair.draft for pair in catalog().pairs.values()}
+    for file in small.values():
         if local_path(file) is None:
             note = f"{file.repo}: fetched first, then its vocabulary is compared"
             found.append(Candidate(file.name, note, n_bytes=_size_of([file])))

@@ -35,7 +35,7 @@ KEYS = (
 
 MESSAGE_KEYS = (
     ("Up, Down", "another message"),
-    ("c, b", "copy it, or its last code block"),
+    ("c or y, b", "copy it, or its last code block"),
     ("e", "ask it differently"),
     ("r", "answer it again"),
     ("Left, Right", "walk between branches"),
@@ -46,6 +46,7 @@ MESSAGE_KEYS = (
 LANE_KEYS = (
     ("Up, Down", "another round"),
     ("Left, Right", "another token"),
+    ("PageUp, PageDown", "ten rounds"),
     ("Home, End", "first, last round"),
 )
 

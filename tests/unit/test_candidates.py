@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from localspec.library.catalog import catalog
 from localspec.library.made_levels import levels_folder
 from localspec.llama.quantize import quantize
 from localspec.talk.candidates import drafts, targets
@@ -44,3 +45,6 @@ def test_a_draft_that_does_not_fit_says_why_and_comes_last(cache: Path, tiny_tar
     assert found["as-large.gguf"].refused == "not smaller than the target"
     assert "token" in (found["foreign.gguf"].refused or "")
     assert "a-target.gguf" not in found
+    known = catalog()
+    to_fetch = {c.reference for c in drafts(target) if c.n_bytes != 0}
+    assert to_fetch == {pair.draft.name for pair in known.pairs.values()}
