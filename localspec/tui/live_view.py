@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -23,11 +24,13 @@ from localspec.visible import visible
 
 __all__ = ["LiveView"]
 
-_FLASH_S = 1.5  # how long a rejected token is seen
+_FLASH_S = 1.5  # how long a rejected token is seen, from its first painting
 _FREEZE_OVER = 600  # characters of the part that is painted again
 _THOUGHT_SHOWN = 2_000  # characters of opened thinking, its end
 _MARKDOWN_EVERY_S = 0.1
 _REST = 5.0  # painting Markdown may take one part in so many of the time
+
+_Tail: TypeAlias = "list[tuple[float | None, Mark]]"  # (when it was painted first, mark)
 
 
 class LiveView(Vertical):
@@ -44,8 +47,8 @@ class LiveView(Vertical):
         super().__init__()
         self.live = live
         self.shows_marks = shows_marks
-        self._tail: list[tuple[float, Mark]] = []  # (when it came, mark)
-        self._thought: list[tuple[float, Mark]] = []  # the end of the thinking, out of the tail
+        self._tail: _Tail = []
+        self._thought: _Tail = []  # the end of the thinking, out of the tail
         self._n_passed = len(live.text)  # characters of the text in front of the tail
         self._tail_view = Static(markup=False)
         self._tail_height = -1  # lines
@@ -77,8 +80,7 @@ class LiveView(Vertical):
 
     def add(self, marks: Sequence[Mark]) -> None:
         """Take in what a round added; nothing is painted yet."""
-        now = time.monotonic()
-        self._tail += [(now, mark) for mark in marks]
+        self._tail += [(None, mark) for mark in marks]
 
     @property
     def shows_rejected(self) -> bool:
@@ -200,7 +202,11 @@ class LiveView(Vertical):
         self._thinking.update(shown)
 
 
-def _unfaded(tail: list[tuple[float, Mark]]) -> list[tuple[float, Mark]]:
-    """Without the rejected tokens that were seen long enough."""
+def _unfaded(tail: _Tail) -> _Tail:
+    """What is painted now: without the rejected tokens that were seen long enough."""
     now = time.monotonic()
-    return [(at, mark) for at, mark in tail if mark.kind != "rejected" or now - at < _FLASH_S]
+    return [
+        (now if at is None else at, mark)
+        for at, mark in tail
+        if mark.kind != "rejected" or at is None or now - at < _FLASH_S
+    ]

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from localspec.chat.conversation import Turn
+from localspec.chat.marks import Mark
 from localspec.chat.saved import SavedChat
 from localspec.errors import ModelNotFoundError
 from localspec.talk.commands import COMMANDS
+from localspec.tui import live_view
 from localspec.tui.help import HelpScreen
 from localspec.tui.inspector import Inspector, Lane
 from localspec.tui.transcript import _N_SHOWN
@@ -33,15 +35,19 @@ def test_a_question_is_answered(tmp_path: Path) -> None:
     run(tmp_path, body, ScriptedTalker([ANSWER]))
 
 
-def test_guesses_are_seen_live_and_the_rejected_ones_go(tmp_path: Path) -> None:
+def test_guesses_are_seen_live_and_the_rejected_ones_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gate = threading.Semaphore(0)
 
     async def body(test: Driven) -> None:
+        monkeypatch.setattr(live_view, "_FLASH_S", 1e9)
         test.composer.put("go")
         await test.pilot.press("enter")
         gate.release()
         await test.sees(" yes")
         assert "no" in shown(test.app)  # struck through, for a while
+        monkeypatch.setattr(live_view, "_FLASH_S", 0.0)
         await test.until(
             lambda: "no" not in shown(test.app).partition("yes")[0].rpartition("ok")[2]
         )
@@ -50,6 +56,20 @@ def test_guesses_are_seen_live_and_the_rejected_ones_go(tmp_path: Path) -> None:
 
     rounds = [round_of(0, ["ok"], " yes", rejected=" no"), plain(1, " end")]
     run(tmp_path, body, ScriptedTalker([script(rounds)], gate=gate))
+
+
+def test_a_rejected_token_is_seen_however_late_it_is_painted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(live_view.time, "monotonic", lambda: now)
+    late: live_view._Tail = [(None, Mark(" no", "rejected")), (None, Mark(" yes", "target"))]
+    painted = live_view._unfaded(late)
+    assert [mark.text for _, mark in painted] == [" no", " yes"]
+    now += 1.0
+    assert [mark.text for _, mark in live_view._unfaded(painted)] == [" no", " yes"]
+    now += 1.0
+    assert [mark.text for _, mark in live_view._unfaded(painted)] == [" yes"]
 
 
 def test_escape_stops_and_keeps_the_text(tmp_path: Path) -> None:
