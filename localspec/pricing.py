@@ -100,8 +100,9 @@ class Pricing:
     def _measure(self, context: Context, table: CostTable, *, is_stored: bool) -> None:
         is_target = context is self._pair.target
         if is_stored:
-            renew(context, table, all_rows=is_target)
-            return
+            if renew(context, table, all_rows=is_target):
+                return
+            table.forget(len(context.ids))
         measure(
             context,
             table,

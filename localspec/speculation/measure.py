@@ -6,6 +6,7 @@ for that is cleared.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from time import perf_counter
 
@@ -27,6 +28,8 @@ DRAFT_SIZES = (1, 2, 16, 64)
 TARGET_ALL = (*range(1, 18), 20, 24, 28, 33)
 DRAFT_ALL = (1, 2, 3, 4, 6, 8, 16, 32, 64, 128)
 _RENEW_S, _N_RENEW = 0.25, 8
+_PROBE = 4  # tokens of the batch that tells whether a stored table still has the right shape
+_LARGEST_MISFIT = math.log(1.4)
 _N_UNDO = 3
 _N_NEEDED = 4  # sizes that are measured whatever it costs
 
@@ -62,9 +65,13 @@ def measure(
         table.set(n, depth, best)
 
 
-def renew(context: Context, table: CostTable, *, all_rows: bool) -> None:
-    """Fit a stored table to today's speed, by the fastest of some single decodes."""
-    if len(context.ids) + 1 > context.n_ctx:
+def renew(context: Context, table: CostTable, *, all_rows: bool) -> bool:
+    """Fit a stored table to today's speed, by the fastest of some single decodes.
+
+    False when a batch does not fit it: one of the two was timed on a busy machine, and a batch
+    that looks too dear would never be used, and so never corrected.
+    """
+    if len(context.ids) + _PROBE > context.n_ctx:
         context.clear()
     _time(context, 1, all_rows=all_rows)  # the first decode touches cold memory
     depth = len(context.ids)
@@ -74,6 +81,10 @@ def renew(context: Context, table: CostTable, *, all_rows: bool) -> None:
         if perf_counter() - started < _RENEW_S:
             best = min(best, _time(context, 1, all_rows=all_rows))
     table.rescale(1, depth, best)
+    if not all_rows or not table.is_measured(_PROBE, depth) or context.max_rows < _PROBE:
+        return True
+    fresh = min(_time(context, _PROBE, all_rows=True) for _ in range(2))
+    return abs(math.log(fresh / table.seconds(_PROBE, depth))) < _LARGEST_MISFIT
 
 
 def measure_undo(context: Context) -> Undo | None:
