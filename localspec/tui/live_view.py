@@ -70,7 +70,9 @@ class LiveView(Vertical):
             yield self._growing
         else:
             if self.live.text:  # continued: its last line grows
-                said = split(self.live.text, opened=self.live.turn.opened).answer
+                parts = split(self.live.text, opened=self.live.turn.opened)
+                is_half_a_mark = not parts.answer and parts.thinking is None
+                said = self.live.text if is_half_a_mark else parts.answer
                 before, line_end, line = said.rpartition("\n")
                 if line_end:
                     yield Static(Content(visible(before)), markup=False)

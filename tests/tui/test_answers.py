@@ -128,6 +128,7 @@ def test_an_answer_that_begins_like_a_mark_is_whole(tmp_path: Path) -> None:
         gate.release(1)
         await test.until(lambda: test.chat.live is not None and bool(test.chat.live.rounds))
         await asyncio.sleep(0.2)
+        await test.pilot.press("ctrl+t", "ctrl+t", "ctrl+t")  # a view that begins in mid-mark
         gate.release(1)
         await test.sees("<thead> is")
         gate.release(1)
