@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -44,8 +45,8 @@ def log_softmax(row: np.ndarray) -> np.ndarray:
     return row - row.max() - np.log(np.exp(row - row.max()).sum())
 
 
-def alike_logprobs(session: Session, ids: list[int], rounds: list[Round]) -> list[np.ndarray]:
-    """Log-softmax before each committed token, from batches of the shapes that the answer had.
+def alike_rows(session: Session, ids: list[int], rounds: Sequence[Round]) -> list[np.ndarray]:
+    """Logits before each committed token, from batches of the shapes that the answer had.
 
     The last round comes first, so that the cache before each is the one that it had.
     """
@@ -55,7 +56,7 @@ def alike_logprobs(session: Session, ids: list[int], rounds: list[Round]) -> lis
         draft = [token.id for token in round_.tokens[: round_.n_draft]]
         rows = session.target_rows(known[:-1], [known[-1], *draft])
         n_committed = sum(token.logprob is not None for token in round_.tokens)
-        found[:0] = [log_softmax(row) for row in rows[:n_committed]]
+        found[:0] = [row.copy() for row in rows[:n_committed]]
     return found
 
 
@@ -96,7 +97,8 @@ def test_raw_logprobs_are_plain_decodings(
         assert got.logprobs is not None
         assert tuple(entry.id for entry in got.logprobs) == got.token_ids
         ids = [*prompt, *got.token_ids]
-        alike = alike_logprobs(session, ids, [e for e in events if isinstance(e, Round)])
+        rounds = [event for event in events if isinstance(event, Round)]
+        alike = [log_softmax(row) for row in alike_rows(session, ids, rounds)]
         alone = plain_logprobs(session, ids, len(prompt))
         for rows, error in ((alike[: len(alone)], 1e-5), (alone, 2.0 * shape_error)):
             for entry, row in zip(got.logprobs, rows, strict=True):
@@ -121,10 +123,10 @@ def test_processed_logprobs_are_of_the_chain(session: Session) -> None:
         )
         assert got.logprobs is not None
         ids = list(prompt)
-        for entry in got.logprobs:
-            row = session.target_rows(ids[:-1], ids[-1:])[0]
+        rows = alike_rows(session, [*prompt, *got.token_ids], got.rounds)
+        for entry, row in zip(got.logprobs, rows, strict=False):  # one more where a text ended
             law = distribution(row, params, ids)
-            assert entry.logprob == pytest.approx(math.log(law.prob(entry.id)), abs=1e-4)
+            assert entry.logprob == pytest.approx(math.log(law.prob(entry.id)), abs=1e-6)
             assert len(entry.top) == len(law.ids) <= 5
             assert sum(math.exp(top.logprob) for top in entry.top) == pytest.approx(1.0, abs=1e-5)
             ids.append(entry.id)
