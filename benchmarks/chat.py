@@ -227,11 +227,11 @@ def keys(args: argparse.Namespace) -> None:
 def scripted(args: argparse.Namespace) -> None:
     """The app, with 20,000 tokens behind it, on a pair that streams 20,000 more."""
     sys.path.insert(0, str(Path(__file__).parent.parent))
+    from localspec.chat.chat import Chat
     from localspec.chat.conversation import Turn, new_id
+    from localspec.chat.engine_thread import Speaker
     from localspec.chat.saved import SavedChat
-    from localspec.talk.chat import Chat
-    from localspec.talk.settings import ChatSettings
-    from localspec.talk.speaker import Speaker
+    from localspec.chat.settings import ChatSettings
     from localspec.tui.app import ChatApp
     from tests.scripted_talker import ScriptedTalker, round_of, script
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from deepen import deepen
 
-from localspec.library.references import pair_draft, resolve
-from localspec.options import LoadOptions
-from localspec.session import Session
+from localspec.models.references import pair_draft, resolve
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 
 PROMPTS = Path(__file__).parents[1] / "localspec" / "bench" / "prompts.jsonl"
 

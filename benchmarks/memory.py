@@ -75,7 +75,7 @@ def main() -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         print(peak * (1 if sys.platform == "darwin" else 1024))
         return
-    from localspec.library.references import pair_draft, resolve
+    from localspec.models.references import pair_draft, resolve
 
     draft = args.draft or pair_draft(args.target)
     if draft is None:

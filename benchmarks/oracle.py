@@ -23,10 +23,10 @@ from localspec.bench.optimal import Hindsight, optimal
 from localspec.bench.policies import adaptive
 from localspec.bench.replay import Recording, oracle, replay_fixed
 from localspec.bench.trace import read_trace, record
-from localspec.library.references import pair_draft, resolve
-from localspec.options import LoadOptions
-from localspec.session import Session
-from localspec.speculation.expected_value import Experience
+from localspec.control.expected_value import Experience
+from localspec.models.references import pair_draft, resolve
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 
 PROMPTS = Path(__file__).parents[1] / "localspec" / "bench" / "prompts.jsonl"
 FIXED = range(17)

@@ -24,8 +24,8 @@ from pathlib import Path
 import llama_cpp
 import numpy as np
 
-from localspec.library.references import resolve
-from localspec.session import Session
+from localspec.models.references import resolve
+from localspec.session.session import Session
 
 PROMPT = "Write a Python function that merges two sorted lists."
 

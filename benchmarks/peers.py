@@ -26,9 +26,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from localspec.library.references import pair_draft, resolve
-from localspec.options import LoadOptions
-from localspec.session import Session
+from localspec.models.references import pair_draft, resolve
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 
 OWN_PROMPTS = Path(__file__).parents[1] / "localspec" / "bench" / "prompts.jsonl"
 PEER_SETTINGS = ((3, 0.0), (5, 0.6), (8, 0.75), (16, 0.8))  # (n-max, p-min) of llama.cpp

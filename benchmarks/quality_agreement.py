@@ -22,10 +22,10 @@ from time import perf_counter
 from localspec.bench.quality import Divergence, Quality, measure_quality
 from localspec.bench.reference import Reference
 from localspec.bench.text import Text, built_in, read_text
-from localspec.library.references import pair_draft, resolve
 from localspec.llama.devices import physical_cores
 from localspec.llama.quantize import quantize
-from localspec.options import LoadOptions
+from localspec.models.references import pair_draft, resolve
+from localspec.session.options import LoadOptions
 
 ALLOWED = 0.005
 _NUMBER = r"\s*(-?[\d.]+)"

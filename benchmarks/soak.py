@@ -25,13 +25,13 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from localspec.chat.chat import Chat
+from localspec.chat.engine_thread import Answered, Failed, Speaker
+from localspec.chat.opening import open_pair
 from localspec.chat.saved import SavedChat
+from localspec.chat.settings import ChatSettings
+from localspec.decoding.events import Finished, Round
 from localspec.errors import LocalspecError
-from localspec.speculation.events import Finished, Round
-from localspec.talk.chat import Chat
-from localspec.talk.opening import open_pair
-from localspec.talk.settings import ChatSettings
-from localspec.talk.speaker import Answered, Failed, Speaker
 
 _TOPICS = ("a lighthouse", "merging two sorted lists", "tides", "a parser for JSON", "Łódź 🌊")
 _FORMS = ("Explain {}.", "Write a Python function about {}.", "A short poem about {}", "{}?")

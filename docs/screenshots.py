@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from localspec.talk.chat import Chat
-from localspec.talk.opening import open_pair
-from localspec.talk.settings import ChatSettings
-from localspec.talk.speaker import Speaker
+from localspec.chat.chat import Chat
+from localspec.chat.engine_thread import Speaker
+from localspec.chat.opening import open_pair
+from localspec.chat.settings import ChatSettings
 from localspec.tui.app import ChatApp
 
 PROMPT = "Explain in one paragraph why a hash table is fast, and when it is not."

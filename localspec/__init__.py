@@ -14,7 +14,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from localspec.chat.tool_calls import ToolCall
+    from localspec.decoding.controller import Controller, Pace
+    from localspec.decoding.draft import Draft, Drafter
+    from localspec.decoding.events import (
+        Alternative,
+        Event,
+        Finished,
+        Prefill,
+        Round,
+        RoundToken,
+        Stats,
+    )
+    from localspec.decoding.logprobs import TokenLogprob, TopLogprob
+    from localspec.drafting.custom_shapes import Guesser, Predictor
     from localspec.errors import (
         AttachmentError,
         BusyError,
@@ -44,29 +56,17 @@ if TYPE_CHECKING:
         VocabularyMismatchError,
     )
     from localspec.llama.vocabulary import Vocabulary
-    from localspec.options import LoadOptions, Options
-    from localspec.plain_data import to_dict, to_json
     from localspec.sampling.distribution import Distribution
-    from localspec.scripting.answered import Answered
-    from localspec.scripting.async_events import AsyncEvents
-    from localspec.scripting.branch import Branch
-    from localspec.scripting.completion import Completion
-    from localspec.scripting.promise import Promise
-    from localspec.scripting.recipe import Recipe
-    from localspec.session import Session, load
-    from localspec.speculation.controller import Controller, Pace
-    from localspec.speculation.draft import Draft, Drafter
-    from localspec.speculation.events import (
-        Alternative,
-        Event,
-        Finished,
-        Prefill,
-        Round,
-        RoundToken,
-        Stats,
-    )
-    from localspec.speculation.logprobs import TokenLogprob, TopLogprob
-    from localspec.speculation.own_shapes import Guesser, Predictor
+    from localspec.session.async_events import AsyncEvents
+    from localspec.session.batch_answer import Answered
+    from localspec.session.branch import Branch
+    from localspec.session.completion import Completion
+    from localspec.session.options import LoadOptions, Options
+    from localspec.session.plain_data import to_dict, to_json
+    from localspec.session.promise import Promise
+    from localspec.session.recipe import Recipe
+    from localspec.session.session import Session, load
+    from localspec.session.tool_calls import ToolCall
 
 __version__ = "0.1.0"
 
@@ -131,22 +131,22 @@ __all__ = [
 
 # Imported on first use: `localspec --help` must not wait for the engine to load.
 _HOMES = {
-    "localspec.chat.tool_calls": ("ToolCall",),
+    "localspec.session.tool_calls": ("ToolCall",),
     "localspec.errors": tuple(name for name in __all__ if name.endswith("Error")),
     "localspec.llama.vocabulary": ("Vocabulary",),
-    "localspec.options": ("LoadOptions", "Options"),
-    "localspec.plain_data": ("to_dict", "to_json"),
+    "localspec.session.options": ("LoadOptions", "Options"),
+    "localspec.session.plain_data": ("to_dict", "to_json"),
     "localspec.sampling.distribution": ("Distribution",),
-    "localspec.scripting.answered": ("Answered",),
-    "localspec.scripting.async_events": ("AsyncEvents",),
-    "localspec.scripting.branch": ("Branch",),
-    "localspec.scripting.completion": ("Completion",),
-    "localspec.scripting.promise": ("Promise",),
-    "localspec.scripting.recipe": ("Recipe",),
-    "localspec.session": ("Session", "load"),
-    "localspec.speculation.controller": ("Controller", "Pace"),
-    "localspec.speculation.draft": ("Draft", "Drafter"),
-    "localspec.speculation.events": (
+    "localspec.session.batch_answer": ("Answered",),
+    "localspec.session.async_events": ("AsyncEvents",),
+    "localspec.session.branch": ("Branch",),
+    "localspec.session.completion": ("Completion",),
+    "localspec.session.promise": ("Promise",),
+    "localspec.session.recipe": ("Recipe",),
+    "localspec.session.session": ("Session", "load"),
+    "localspec.decoding.controller": ("Controller", "Pace"),
+    "localspec.decoding.draft": ("Draft", "Drafter"),
+    "localspec.decoding.events": (
         "Alternative",
         "Event",
         "Finished",
@@ -155,8 +155,8 @@ _HOMES = {
         "RoundToken",
         "Stats",
     ),
-    "localspec.speculation.logprobs": ("TokenLogprob", "TopLogprob"),
-    "localspec.speculation.own_shapes": ("Guesser", "Predictor"),
+    "localspec.decoding.logprobs": ("TokenLogprob", "TopLogprob"),
+    "localspec.drafting.custom_shapes": ("Guesser", "Predictor"),
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.session import Session
+from localspec.session.session import Session
 from tests import tiny_models
 
 
@@ -76,7 +76,7 @@ def pair(tiny_target: Path, tiny_draft: Path) -> Iterator[Session]:
 def real_pair() -> tuple[Path, Path]:
     """The default pair, fetched on first use; a machine that cannot have it skips, and says so."""
     from localspec.errors import DownloadError
-    from localspec.library.references import resolve
+    from localspec.models.references import resolve
 
     try:
         return resolve("default", role="target"), resolve("default", role="draft")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from localspec.errors import BusyError, LocalspecError
-from localspec.speculation.events import (
+from localspec.chat.engine_thread import Order
+from localspec.decoding.events import (
     Alternative,
     Event,
     Finished,
@@ -17,7 +17,7 @@ from localspec.speculation.events import (
     RoundToken,
     Stats,
 )
-from localspec.talk.speaker import Order
+from localspec.errors import BusyError, LocalspecError
 
 __all__ = ["ScriptedTalker", "plain", "round_of", "script"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from localspec.session import Prompt, Session
-from localspec.speculation.events import Finished, Round
+from localspec.decoding.events import Finished, Round
+from localspec.session.session import Prompt, Session
 
 __all__ = ["Audit", "audit"]
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from localspec.bench.board import Board
 from localspec.bench.configuration import Configuration
+from localspec.bench.sweep_results import Board
 from localspec.bench.tables import Table
 from localspec.errors import InvalidOptionError
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from localspec.bench.contender import Contender
+from localspec.bench.model_file import Contender
 from localspec.bench.plan import Plan
 from localspec.errors import InvalidOptionError, ModelFileError
-from localspec.library.fingerprint import fingerprint
+from localspec.gguf.fingerprint import fingerprint
 
 __all__ = ["change", "file_rows", "is_replaced", "require_same_files"]
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from localspec.bench.contender import Contender, contender, level_label
+from localspec.bench.model_file import Contender, contender, level_label
 from localspec.errors import DiskSpaceError, InvalidOptionError, LocalspecError, ModelFileError
-from localspec.library.gguf_header import read_header
-from localspec.library.made_levels import level_path
+from localspec.gguf.header import read_header
 from localspec.llama.quantize import QUANT_TYPES, quantize
+from localspec.models.made_levels import level_path
 
 __all__ = ["Making", "levels", "require_types"]
 

@@ -18,11 +18,11 @@ from typing import Any
 from localspec.bench.plan import PLAIN, Setting
 from localspec.bench.prediction import predict
 from localspec.bench.prompts import BenchPrompt
+from localspec.control.costs import CostTable
+from localspec.control.timing import DRAFT_ALL, TARGET_ALL
+from localspec.decoding.events import Finished, Round
 from localspec.errors import LocalspecError
-from localspec.session import Session
-from localspec.speculation.costs import CostTable
-from localspec.speculation.events import Finished, Round
-from localspec.speculation.measure import DRAFT_ALL, TARGET_ALL
+from localspec.session.session import Session
 
 __all__ = ["Row", "Work", "measure_pair", "peak_rss_bytes"]
 

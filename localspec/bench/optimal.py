@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from localspec.bench.replay import Outcome, Recording, replay, replay_fixed
-from localspec.speculation.controller import Source
-from localspec.speculation.costs import Costs
-from localspec.speculation.events import Round
+from localspec.control.costs import Costs
+from localspec.decoding.controller import Source
+from localspec.decoding.events import Round
 
 __all__ = ["Hindsight", "optimal"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from localspec.bench.contender import Contender
+from localspec.bench.model_file import Contender
 from localspec.bench.prompts import BenchPrompt, fingerprint
 
 __all__ = ["NO_DRAFT", "PLAIN", "PairPlan", "Plan", "Setting", "predicted_name"]

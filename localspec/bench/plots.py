@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from localspec.bench.board import Board
 from localspec.bench.configuration import Configuration
 from localspec.bench.plan import NO_DRAFT, PLAIN
 from localspec.bench.short_names import short_drafts, short_targets
+from localspec.bench.sweep_results import Board
 
 __all__ = ["draw_plots", "pareto"]
 

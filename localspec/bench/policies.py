@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from localspec.bench.replay import Outcome, Recording, oracle, replay, replay_fixed
-from localspec.speculation.costs import Costs
-from localspec.speculation.expected_value import ExpectedValueController, Experience
+from localspec.control.costs import Costs
+from localspec.control.expected_value import ExpectedValueController, Experience
 
 __all__ = ["adaptive", "table"]
 

@@ -14,7 +14,7 @@ from localspec.bench.policies import table
 from localspec.bench.replay import Recording
 from localspec.bench.sampled import sampled_speed_ups
 from localspec.bench.trace import Trace
-from localspec.speculation.teacher import Position
+from localspec.decoding.teacher_forcing import Position
 
 __all__ = ["Prediction", "predict"]
 

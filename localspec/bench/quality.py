@@ -20,10 +20,10 @@ from localspec.bench.reader import DEFAULT_N_CTX, Conditions, Progress, Reader
 from localspec.bench.reference import Reference
 from localspec.bench.text import Text
 from localspec.errors import InvalidOptionError, VocabularyMismatchError
-from localspec.library.gguf_header import GGUFHeader, read_header
-from localspec.library.vocabulary_match import compare_vocabularies
+from localspec.gguf.header import GGUFHeader, read_header
+from localspec.gguf.vocabulary_match import compare_vocabularies
 from localspec.llama.context import CancelFlag
-from localspec.options import LoadOptions
+from localspec.session.options import LoadOptions
 
 __all__ = ["Divergence", "Quality", "measure_quality"]
 

@@ -18,7 +18,7 @@ from localspec.bench.reference import Reference
 from localspec.bench.text import Text, built_in, read_text
 from localspec.bench.worker import serve
 from localspec.errors import LocalspecError, VocabularyMismatchError
-from localspec.options import LoadOptions, parse
+from localspec.session.options import LoadOptions, parse
 
 __all__ = ["main"]
 

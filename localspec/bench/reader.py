@@ -22,7 +22,7 @@ from localspec.llama.context import CancelFlag, Cancelled, Context
 from localspec.llama.devices import engine_identity, physical_cores
 from localspec.llama.model import Model
 from localspec.llama.vetting import vetted_header
-from localspec.options import LoadOptions
+from localspec.session.options import LoadOptions
 
 __all__ = ["DEFAULT_N_CTX", "Conditions", "Progress", "Reader"]
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localspec.bench.board import Board
 from localspec.bench.configuration import Configuration
 from localspec.bench.plan import PLAIN
+from localspec.bench.sweep_results import Board
 
 __all__ = ["Limits", "Recommendation", "command", "recommend"]
 

@@ -22,7 +22,7 @@ from localspec.bench.reader import DEFAULT_N_CTX, Conditions, Progress, Reader
 from localspec.bench.text import Text
 from localspec.errors import InvalidOptionError
 from localspec.llama.context import CancelFlag
-from localspec.options import LoadOptions
+from localspec.session.options import LoadOptions
 
 __all__ = ["Reference"]
 

@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from localspec.bench.trace import Trace
+from localspec.control.costs import Costs
+from localspec.decoding.controller import Controller, FixedController, Pace
+from localspec.decoding.draft import Draft
+from localspec.decoding.events import Round, RoundToken, Verdict
+from localspec.decoding.teacher_forcing import Position
+from localspec.drafting.copies import Copies, Running
 from localspec.sampling.distribution import Distribution
-from localspec.speculation.controller import Controller, FixedController, Pace
-from localspec.speculation.copies import Copies, Running
-from localspec.speculation.costs import Costs
-from localspec.speculation.draft import Draft
-from localspec.speculation.events import Round, RoundToken, Verdict
-from localspec.speculation.teacher import Position
 
 __all__ = ["Outcome", "Recording", "oracle", "replay", "replay_fixed"]
 

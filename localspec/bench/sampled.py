@@ -14,12 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from localspec.control.costs import Costs
+from localspec.decoding.teacher_forcing import Position
 from localspec.sampling.chain import distribution
 from localspec.sampling.distribution import Distribution, overlap, residual_mass
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.top import Top
-from localspec.speculation.costs import Costs
-from localspec.speculation.teacher import Position
 
 __all__ = ["VERIFIERS", "accepted_laws", "expected_speed_up", "sampled_speed_ups"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import takewhile
 
-from localspec.bench.board import Board
 from localspec.bench.plan import NO_DRAFT
+from localspec.bench.sweep_results import Board
 from localspec.bench.tables import LOSSY, Table
 
 __all__ = ["common_words", "short_drafts", "short_names", "short_targets", "shortened"]

@@ -14,7 +14,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from localspec.bench.child import worker_rows
 from localspec.bench.configuration import Configuration, failed_configuration, summarise
 from localspec.bench.file_rows import change, file_rows, is_replaced, require_same_files
 from localspec.bench.machine import this_machine
@@ -24,6 +23,7 @@ from localspec.bench.prompts import BenchPrompt
 from localspec.bench.results import Results
 from localspec.bench.row_shapes import VERSION, require_rows
 from localspec.bench.worker import job_of
+from localspec.bench.worker_process import worker_rows
 from localspec.errors import InvalidOptionError
 
 __all__ = ["Status", "Sweep"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from unicodedata import east_asian_width
 
-from localspec.bench.board import Board
 from localspec.bench.plan import NO_DRAFT, PLAIN
 from localspec.bench.short_names import short_drafts, short_targets
+from localspec.bench.sweep_results import Board
 from localspec.bench.tables import Table
 
 __all__ = ["chart_lines", "table_lines"]

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from localspec.decoding.event_json import as_json
+from localspec.decoding.events import Event, Finished
+from localspec.decoding.teacher_forcing import Position
 from localspec.errors import InvalidOptionError
-from localspec.options import Options, parse
 from localspec.sampling.top import Top
-from localspec.session import Prompt, Session
-from localspec.speculation.event_json import as_json
-from localspec.speculation.events import Event, Finished
-from localspec.speculation.teacher import Position
+from localspec.session.options import Options, parse
+from localspec.session.session import Prompt, Session
 
 __all__ = ["Trace", "read_trace", "record", "write_trace"]
 

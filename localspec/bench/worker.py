@@ -23,8 +23,8 @@ from localspec.bench.plan import Setting
 from localspec.bench.prompts import BenchPrompt
 from localspec.errors import LocalspecError
 from localspec.llama.devices import list_devices
-from localspec.options import LoadOptions, parse
-from localspec.session import Session
+from localspec.session.options import LoadOptions, parse
+from localspec.session.session import Session
 
 __all__ = ["job_of", "main", "serve", "work_of"]
 

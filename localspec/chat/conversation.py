@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from localspec.speculation.events import Round
+from localspec.decoding.events import Round
 
 __all__ = ["Conversation", "Turn", "new_id"]
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from localspec.chat.conversation import Conversation
-from localspec.chat.marks import mark_all
-from localspec.chat.marks_html import LEGEND, figures, marked
 from localspec.chat.thinking import split
 from localspec.errors import SavedChatError
+from localspec.session.marks import mark_all
+from localspec.session.marks_html import LEGEND, figures, marked
 
 __all__ = ["FORMATS", "export", "to_html", "to_json", "to_markdown"]
 

@@ -20,8 +20,8 @@ from typing import IO, Any
 import platformdirs
 
 from localspec.chat.conversation import Conversation, Turn
+from localspec.decoding.event_json import as_json, round_from_json
 from localspec.errors import SavedChatError
-from localspec.speculation.event_json import as_json, round_from_json
 
 __all__ = ["SavedChat", "SavedTitle", "chats_folder", "list_chats"]
 

@@ -11,7 +11,7 @@ from localspec.visible import visible
 
 if TYPE_CHECKING:
     from localspec.bench.audit import Audit
-    from localspec.session import Session
+    from localspec.session.session import Session
 
 __all__ = ["audit"]
 
@@ -39,7 +39,7 @@ def audit(prompt: str | None, **given: Any) -> None:
     """
     from localspec.bench.audit import audit as compare
     from localspec.cli.loading import load_with_progress, prepare
-    from localspec.options import LoadOptions, Options, parse
+    from localspec.session.options import LoadOptions, Options, parse
 
     text = prompt or DEFAULT_PROMPT
     chosen = {name: value for name, value in given.items() if value is not None}

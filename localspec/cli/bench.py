@@ -15,8 +15,8 @@ import click
 from localspec.visible import visible
 
 if TYPE_CHECKING:
-    from localspec.bench.board import Board
     from localspec.bench.recommend import Limits
+    from localspec.bench.sweep_results import Board
 
 __all__ = ["bench"]
 
@@ -139,9 +139,9 @@ def bench(ctx: click.Context, /, **given: Any) -> None:
 @_limits
 def report(folder: Path, max_memory: int | None, max_kl: float | None) -> None:
     """Write report, CSV and plots of FOLDER again; no model is loaded."""
-    from localspec.bench.board import read_board
     from localspec.bench.report import write_report
     from localspec.bench.results import read_rows
+    from localspec.bench.sweep_results import read_board
 
     board = read_board(read_rows(folder))
     limits = _limits_of(max_memory, max_kl)
@@ -156,9 +156,9 @@ def report(folder: Path, max_memory: int | None, max_kl: float | None) -> None:
 @click.option("--across", is_flag=True, help="Other machines or settings are what is compared.")
 def compare(a: Path, b: Path, across: bool) -> None:
     """The configurations that sweeps A and B share, side by side."""
-    from localspec.bench.board import read_board
     from localspec.bench.compare import compare as compared
     from localspec.bench.results import read_rows
+    from localspec.bench.sweep_results import read_board
     from localspec.bench.terminal import table_lines
 
     found = compared(read_board(read_rows(a)), read_board(read_rows(b)), across=across)

@@ -11,10 +11,9 @@ from typing import Any
 
 import click
 
-from localspec.bench.board import Board, read_board
 from localspec.bench.chunks import require_bytes
-from localspec.bench.contender import Contender, contender, unique_labels
 from localspec.bench.levels import Making, levels, require_types
+from localspec.bench.model_file import Contender, contender, unique_labels
 from localspec.bench.plan import NO_DRAFT, Plan
 from localspec.bench.prompts import read_prompts, select
 from localspec.bench.quality_sweep import QualitySweep
@@ -23,13 +22,14 @@ from localspec.bench.recommend import Limits
 from localspec.bench.report import write_report
 from localspec.bench.results import Results
 from localspec.bench.sweep import Sweep
+from localspec.bench.sweep_results import Board, read_board
 from localspec.bench.text import read_text
 from localspec.cli.bench_progress import Display, making, shown
 from localspec.cli.loading import fetch
 from localspec.errors import CancelledError, InvalidOptionError
-from localspec.library.references import locate, pair_draft
 from localspec.llama.importance import read_importance
-from localspec.options import LoadOptions, parse
+from localspec.models.references import locate, pair_draft
+from localspec.session.options import LoadOptions, parse
 from localspec.visible import visible
 
 __all__ = ["plan_of", "run_sweep"]

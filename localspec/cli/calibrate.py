@@ -27,7 +27,7 @@ def calibrate(target: str, draft: str, depths: tuple[int, ...], **given: Any) ->
     """
     from localspec.cli.loading import load_with_progress
     from localspec.errors import InvalidOptionError
-    from localspec.options import LoadOptions, parse
+    from localspec.session.options import LoadOptions, parse
 
     loading = {name: value for name, value in given.items() if value is not None}
     parse(LoadOptions, loading)

@@ -32,11 +32,11 @@ _SWITCH_S = 0.0005
 @click.option("--yes", "-y", is_flag=True, help="Fetch missing models without asking.")
 def chat(prompt: str | None, **given: Any) -> None:
     """Chat with a model and see its guesses. PROMPT is asked at once."""
+    from localspec.chat.chat import Chat
+    from localspec.chat.engine_thread import Speaker
+    from localspec.chat.opening import open_pair
     from localspec.chat.saved import SavedChat, list_chats
-    from localspec.talk.chat import Chat
-    from localspec.talk.opening import open_pair
-    from localspec.talk.settings import ChatSettings
-    from localspec.talk.speaker import Speaker
+    from localspec.chat.settings import ChatSettings
 
     loading, answering = chosen_options(given)
     settings = ChatSettings(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from localspec.chat.editor import edit_file, require_editor
 from localspec.cli.settings_file import CHAT_KEYS, read_settings, settings_path
-from localspec.editor import edit_file, require_editor
 from localspec.errors import ConfigError
 from localspec.visible import visible
 

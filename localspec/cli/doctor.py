@@ -50,7 +50,7 @@ def _engine() -> list[tuple[str, str]]:
     try:
         import llama_cpp
     except (ImportError, OSError, RuntimeError) as error:  # a broken build raises any of them
-        from localspec.backend import choose_backend, rebuild_command
+        from localspec.llama.backend import choose_backend, rebuild_command
 
         command = rebuild_command(choose_backend({}).name)
         return [("engine", f"does not load ({error}); build it again with:\n  {command}")]
@@ -60,7 +60,7 @@ def _engine() -> list[tuple[str, str]]:
 
 
 def _compute() -> list[tuple[str, str]]:
-    from localspec.backend import NO_TOOLKIT, choose_backend, rebuild_command
+    from localspec.llama.backend import NO_TOOLKIT, choose_backend, rebuild_command
     from localspec.llama.devices import list_devices, physical_cores, supports_gpu_offload
 
     facts = [
@@ -87,9 +87,9 @@ def _compute() -> list[tuple[str, str]]:
 def _storage() -> list[tuple[str, str]]:
     from huggingface_hub import constants
 
-    from localspec.library.made_levels import levels_folder
-    from localspec.library.measured_costs import costs_folder
-    from localspec.library.mirror import cache_folder
+    from localspec.models.made_levels import levels_folder
+    from localspec.models.mirror import cache_folder
+    from localspec.models.stored_costs import costs_folder
 
     facts = [("memory", _system_memory())]
     folders = {
@@ -107,8 +107,8 @@ def _storage() -> list[tuple[str, str]]:
 
 
 def _models() -> list[tuple[str, str]]:
-    from localspec.library.catalog import catalog
-    from localspec.library.references import local_path
+    from localspec.models.catalog import catalog
+    from localspec.models.references import local_path
 
     pair = catalog().pair("default")
     assert pair is not None
@@ -131,9 +131,9 @@ def _models() -> list[tuple[str, str]]:
 def _priced(target: Path | None, draft: Path | None) -> list[tuple[str, str]]:
     """What loading them would take; nothing is loaded."""
     try:
-        from localspec.library.gguf_header import read_header
-        from localspec.options import LoadOptions
-        from localspec.pair import plan_pair
+        from localspec.gguf.header import read_header
+        from localspec.session.options import LoadOptions
+        from localspec.session.pair import plan_pair
     except (ImportError, OSError, RuntimeError):  # an engine that does not load: told above
         return []
     assert target is not None

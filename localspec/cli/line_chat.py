@@ -14,14 +14,14 @@ from collections.abc import Iterable
 
 import click
 
+from localspec.chat.chat import Chat
+from localspec.chat.commands import COMMANDS, run_command
+from localspec.chat.engine_thread import Answered, Failed, Loaded
+from localspec.chat.model_choices import drafts, missing, targets
+from localspec.chat.notes import new_notes
 from localspec.chat.saved import list_chats
+from localspec.decoding.events import Round
 from localspec.errors import LocalspecError
-from localspec.speculation.events import Round
-from localspec.talk.candidates import drafts, missing, targets
-from localspec.talk.chat import Chat
-from localspec.talk.commands import COMMANDS, run_command
-from localspec.talk.notes import new_notes
-from localspec.talk.speaker import Answered, Failed, Loaded
 from localspec.visible import visible
 
 __all__ = ["LineChat"]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localspec.library.mirror import Progress
-from localspec.library.references import pair_draft, resolve
+from localspec.models.mirror import Progress
+from localspec.models.references import pair_draft, resolve
 
 if TYPE_CHECKING:
-    from localspec.session import Session
+    from localspec.session.session import Session
 
 __all__ = ["fetch", "load_with_progress", "prepare", "progress_bars"]
 
@@ -70,7 +70,7 @@ def fetch(reference: str, role: str) -> Path:
 
 def load_with_progress(target: str, draft: str | None, options: dict[str, Any]) -> Session:
     """As localspec.load, with the downloads shown."""
-    from localspec.session import load
+    from localspec.session.session import load
 
     wanted = pair_draft(target) if draft == "auto" else draft
     target_path = fetch(target, "target")

@@ -13,8 +13,8 @@ from localspec.errors import ModelFileError, ModelNotFoundError
 from localspec.visible import visible
 
 if TYPE_CHECKING:
-    from localspec.library.catalog import CatalogFile
-    from localspec.library.gguf_header import GGUFHeader
+    from localspec.gguf.header import GGUFHeader
+    from localspec.models.catalog import CatalogFile
 
 __all__ = ["models", "present_files", "quantize"]
 
@@ -27,8 +27,8 @@ def models() -> None:
 @models.command("list")
 def list_models() -> None:
     """The pairs and files of the catalog, and which are on this machine."""
-    from localspec.library.catalog import catalog
-    from localspec.library.references import local_path
+    from localspec.models.catalog import catalog
+    from localspec.models.references import local_path
 
     found = catalog()
     click.echo("pairs (a name stands for both models):")
@@ -64,7 +64,7 @@ def path(reference: str) -> None:
 @click.argument("reference")
 def show(reference: str) -> None:
     """What a GGUF file says about itself; no weights are loaded."""
-    from localspec.library.gguf_header import read_header
+    from localspec.gguf.header import read_header
 
     for number, found in enumerate(present_files(reference)):
         if number:
@@ -79,8 +79,8 @@ def show(reference: str) -> None:
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def remove(reference: str, yes: bool) -> None:
     """Delete the files of a catalog model or repository from the caches (never a path)."""
-    from localspec.library.gguf_parts import part_paths
-    from localspec.library.references import local_path
+    from localspec.gguf.parts import part_paths
+    from localspec.models.references import local_path
 
     files = _files(reference)
     if any(isinstance(file, Path) for file in files):
@@ -160,8 +160,8 @@ def _watch(growing: Path, done: threading.Event) -> None:
 
 
 def _files(reference: str) -> list[Path | CatalogFile]:
-    from localspec.library.catalog import catalog
-    from localspec.library.references import locate
+    from localspec.models.catalog import catalog
+    from localspec.models.references import locate
 
     pair = catalog().pair(reference)
     if pair is not None:
@@ -182,7 +182,7 @@ def present_files(reference: str) -> list[Path]:
 
     Raises ModelNotFoundError, with the command that fetches what is missing.
     """
-    from localspec.library.references import local_path
+    from localspec.models.references import local_path
 
     found = []
     for file in _files(reference):
@@ -197,7 +197,7 @@ def present_files(reference: str) -> list[Path]:
 
 
 def _facts(header: GGUFHeader) -> list[tuple[str, str]]:
-    from localspec.library.model_kind import kind_of
+    from localspec.gguf.model_kind import kind_of
 
     context = header.context_length
     return [
@@ -219,8 +219,8 @@ def _facts(header: GGUFHeader) -> list[tuple[str, str]]:
 
 def _verdict(header: GGUFHeader) -> str:
     """Whether it could be loaded, as far as the file itself tells."""
-    from localspec.library.model_checks import check_model
-    from localspec.library.model_kind import require_language_model
+    from localspec.gguf.model_checks import check_model
+    from localspec.gguf.model_kind import require_language_model
 
     try:
         require_language_model(header, "target")

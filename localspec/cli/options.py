@@ -189,7 +189,7 @@ def shared_options(command: F) -> F:
 
 def chosen_options(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What was given of LoadOptions and of Options. Raises InvalidOptionError, before any load."""
-    from localspec.options import LoadOptions, Options, parse
+    from localspec.session.options import LoadOptions, Options, parse
 
     given["logit_bias"] = dict(given["logit_bias"]) or None
     for name in ("stop", "stop_ids", "dry_sequence_breakers"):

@@ -20,8 +20,8 @@ from localspec.errors import InvalidOptionError, LocalspecError
 from localspec.visible import visible
 
 if TYPE_CHECKING:
-    from localspec.session import Session
-    from localspec.speculation.events import Event, Finished, Stats
+    from localspec.decoding.events import Event, Finished, Stats
+    from localspec.session.session import Session
 
 __all__ = ["run"]
 
@@ -39,7 +39,7 @@ __all__ = ["run"]
 def run(prompt: str | None, **given: Any) -> None:
     """Answer PROMPT (`-`, or nothing with a pipe: standard input)."""
     from localspec.cli.loading import load_with_progress, prepare
-    from localspec.options import Options, parse
+    from localspec.session.options import Options, parse
 
     loading, answer = chosen_options(given)  # a wrong one is told before gigabytes are loaded
     answer.update(structured_options(given))
@@ -215,7 +215,7 @@ class _Answering:
             signal.signal(signal.SIGINT, before)
 
     def _generate(self) -> None:
-        from localspec.speculation.events import Finished
+        from localspec.decoding.events import Finished
 
         try:
             stream = self._begin()
@@ -229,7 +229,7 @@ class _Answering:
             self._events.put(error)
 
     def _next(self) -> Event:
-        from localspec.speculation.events import Finished
+        from localspec.decoding.events import Finished
 
         event = self._events.get()
         if isinstance(event, LocalspecError):

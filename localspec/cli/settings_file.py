@@ -124,7 +124,7 @@ def _typed(key: str, text: str, where: str) -> Any:
     import dataclasses
     from typing import get_args, get_type_hints
 
-    from localspec.options import LoadOptions, Options
+    from localspec.session.options import LoadOptions, Options
 
     if key in ("exact", "ignore_eos", "ignore_memory"):
         if text.lower() in ("1", "true", "yes", "on", "0", "false", "no", "off"):
@@ -152,7 +152,7 @@ def _typed(key: str, text: str, where: str) -> Any:
 
 def _check_together(settings: Mapping[str, Setting]) -> None:
     """Values outside their range are told with the place that set them."""
-    from localspec.options import LoadOptions, Options, parse
+    from localspec.session.options import LoadOptions, Options, parse
 
     for kind, keys in ((LoadOptions, LOADING), (Options, ANSWERING)):
         for key in keys:

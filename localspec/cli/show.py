@@ -6,9 +6,9 @@ import json
 import os
 from typing import IO
 
-from localspec.chat.marks import MarkedText
-from localspec.speculation.event_json import as_json
-from localspec.speculation.events import Event, Round
+from localspec.decoding.event_json import as_json
+from localspec.decoding.events import Event, Round
+from localspec.session.marks import MarkedText
 from localspec.visible import visible
 
 __all__ = ["JsonPrinter", "StyledPrinter", "TextPrinter"]

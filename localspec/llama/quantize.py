@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from localspec.errors import DiskSpaceError, InvalidOptionError, ModelFileError
-from localspec.library.gguf_header import GGUFHeader, read_header
-from localspec.library.gguf_parts import part_paths
-from localspec.library.gguf_types import FILE_TYPES, GGML_TYPES, UNQUANTISED
-from localspec.library.model_kind import LANGUAGE_MODEL, kind_of
+from localspec.gguf.header import GGUFHeader, read_header
+from localspec.gguf.model_kind import LANGUAGE_MODEL, kind_of
+from localspec.gguf.parts import part_paths
+from localspec.gguf.types import FILE_TYPES, GGML_TYPES, UNQUANTISED
 from localspec.llama.importance import read_importance
 from localspec.llama.quantizing import write_level
 from localspec.llama.vetting import vet

@@ -1,6 +1,6 @@
 """Is this file safe to hand to llama.cpp? Asked once for each file and engine, then remembered.
 
-First what its bytes say (localspec.library), then whether this build knows its architecture, then
+First what its bytes say (localspec.gguf), then whether this build knows its architecture, then
 a trial in a process of its own.
 """
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from localspec.errors import ModelFileError
-from localspec.library.gguf_header import GGUFHeader, read_header
-from localspec.library.measured_costs import load_costs, save_costs
-from localspec.library.model_checks import check_model
-from localspec.library.model_kind import require_language_model
+from localspec.gguf.header import GGUFHeader, read_header
+from localspec.gguf.model_checks import check_model
+from localspec.gguf.model_kind import require_language_model
 from localspec.llama.architectures import knows_architecture
 from localspec.llama.devices import engine_identity
 from localspec.llama.probe import probe
+from localspec.models.stored_costs import load_costs, save_costs
 
 __all__ = ["vet", "vetted_header"]
 

@@ -21,13 +21,13 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Footer, Static
 
+from localspec.chat.chat import Chat
+from localspec.chat.commands import COMMANDS, code_blocks, run_command
+from localspec.chat.editor import edit_file, require_editor
+from localspec.chat.engine_thread import Failed
+from localspec.chat.model_choices import missing
 from localspec.chat.thinking import split
-from localspec.editor import edit_file, require_editor
 from localspec.errors import ConfigError, LocalspecError
-from localspec.talk.candidates import missing
-from localspec.talk.chat import Chat
-from localspec.talk.commands import COMMANDS, code_blocks, run_command
-from localspec.talk.speaker import Failed
 from localspec.tui.composer import Composer
 from localspec.tui.ending import Ending
 from localspec.tui.figures_bar import FiguresBar

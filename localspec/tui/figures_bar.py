@@ -7,7 +7,7 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Sparkline, Static
 
-from localspec.talk.chat import Chat
+from localspec.chat.chat import Chat
 from localspec.visible import visible
 
 __all__ = ["FiguresBar", "context_words", "figure_words"]

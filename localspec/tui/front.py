@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from localspec.chat.chat import Chat
+from localspec.chat.commands import run_command
+from localspec.chat.model_choices import missing
 from localspec.errors import LocalspecError
-from localspec.talk.candidates import missing
-from localspec.talk.chat import Chat
-from localspec.talk.commands import run_command
 from localspec.tui.clipboard import copy_by_tool
 from localspec.tui.help import HelpScreen
 from localspec.tui.pickers import ChatPicker, ConfirmScreen, ModelPicker, size_words

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from localspec.talk.commands import COMMANDS
+from localspec.chat.commands import COMMANDS
 
 __all__ = ["KEYS", "HelpScreen", "help_text"]
 

@@ -22,7 +22,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import Static
 
-from localspec.speculation.events import Alternative, Round, RoundToken
+from localspec.decoding.events import Alternative, Round, RoundToken
 from localspec.tui.themes import VERDICT_SIGNS, shown_token
 
 __all__ = ["Inspector", "Lane", "round_words", "token_words"]

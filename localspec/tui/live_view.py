@@ -15,9 +15,9 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from localspec.chat.marks import Mark
+from localspec.chat.chat import Live
 from localspec.chat.thinking import split
-from localspec.talk.chat import Live
+from localspec.session.marks import Mark
 from localspec.tui.markdown_text import MarkdownText, Piece, Pieces
 from localspec.tui.turn_view import marked_content, thinking_title
 from localspec.visible import visible

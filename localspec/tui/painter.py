@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from localspec.chat.marks import Mark
-from localspec.speculation.events import Round
-from localspec.talk.speaker import Answered, Failed, Loaded, News
+from localspec.chat.engine_thread import Answered, Failed, Loaded, News
+from localspec.decoding.events import Round
+from localspec.session.marks import Mark
 from localspec.tui.collector import Collector
 from localspec.tui.status import status_words, title_words, welcome_words
 from localspec.tui.themes import legend

@@ -14,9 +14,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from localspec.chat.chat import Chat
+from localspec.chat.model_choices import Candidate, drafts, targets
 from localspec.chat.saved import SavedTitle, list_chats
-from localspec.talk.candidates import Candidate, drafts, targets
-from localspec.talk.chat import Chat
 from localspec.visible import visible
 
 __all__ = ["ChatPicker", "ConfirmScreen", "ModelPicker", "size_words"]

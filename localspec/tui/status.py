@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from localspec.talk.chat import Chat
-from localspec.talk.commands import COMMANDS
+from localspec.chat.chat import Chat
+from localspec.chat.commands import COMMANDS
 from localspec.visible import visible
 
 __all__ = ["completed", "status_words", "suggestions", "title_words", "welcome_words"]

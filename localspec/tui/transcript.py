@@ -13,8 +13,8 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from localspec.chat.chat import Live
 from localspec.chat.conversation import Conversation
-from localspec.talk.chat import Live
 from localspec.tui.live_view import LiveView
 from localspec.tui.turn_view import TurnView
 

@@ -15,9 +15,9 @@ from textual.message import Message
 from textual.widgets import Static
 
 from localspec.chat.conversation import Conversation, Turn
-from localspec.chat.marks import Mark, mark_all
+from localspec.chat.notes import new_notes
 from localspec.chat.thinking import split
-from localspec.talk.notes import new_notes
+from localspec.session.marks import Mark, mark_all
 from localspec.tui.markdown_text import markdown_texts
 from localspec.tui.themes import MARKS
 from localspec.visible import visible

@@ -8,7 +8,7 @@
   tests/unit/test_fetch.py, test_a_refusal_of_the_hub_says_what_to_do.
 - Air-gapped: tests/unit/test_fetch.py, test_a_file_in_the_hubs_cache_needs_no_network,
   test_offline_nothing_is_fetched_and_the_file_is_named; without the flag the hub is asked once,
-  with a time limit (localspec.library.hub._listing).
+  with a time limit (localspec.models.hub._listing).
 - Windows without the symlink right: the hub's library copies; below, so that a version that does
   not is seen.
 - Progress bars inside the chat: tests/unit/test_fetch.py, test_the_hubs_progress_is_reported; no
@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 import pytest
 
 from localspec.errors import DownloadError
-from localspec.library import hub
+from localspec.models import hub
 
 
 class _Listing:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from localspec.session import Session
+from localspec.session.session import Session
 from tests.cases.proof import shown_by
 from tests.tiny.truth import _LOGIT_TOLERANCE, write
 

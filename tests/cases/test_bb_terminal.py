@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from localspec.chat.marks import Mark
+from localspec.session.marks import Mark
 from localspec.tui.markdown_text import Pieces
 from localspec.tui.turn_view import marked_content
 from tests.cases.proof import shown_by

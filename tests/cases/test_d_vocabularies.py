@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import VocabularyMismatchError
-from localspec.session import Session
+from localspec.session.session import Session
 from tests import tiny_models
 from tests.cases.proof import shown_by
 from tests.tiny.truth import Truth, write

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from localspec.errors import BusyError
-from localspec.session import Session
+from localspec.session.session import Session
 from tests.cases.proof import shown_by
 
 PROMPT = "the and of"

@@ -12,9 +12,9 @@ from tests.tiny.truth import write
 _LOAD = """
 import sys, threading
 from pathlib import Path
-import localspec.pair as pair
+import localspec.session.pair as pair
 pair.physical_cores = lambda: 1
-from localspec.session import Session
+from localspec.session.session import Session
 paths = [Path(path) for path in sys.argv[1:3]]
 done = []
 def load():

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from localspec.options import LoadOptions
-from localspec.session import Session
-from localspec.speculation.events import Event, Finished
-from localspec.talk.speaker import Order, Speaker
+from localspec.chat.engine_thread import Order, Speaker
+from localspec.decoding.events import Event, Finished
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 from tests.cases.proof import shown_by
 from tests.scripted_talker import ScriptedTalker, plain, script
 from tests.tiny.truth import write

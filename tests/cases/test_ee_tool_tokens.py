@@ -8,9 +8,9 @@ from pathlib import Path
 import gguf
 import pytest
 
-from localspec.chat.tool_calls import spelled, split_tool_calls
 from localspec.llama.model import Model
 from localspec.llama.vocabulary import Vocabulary
+from localspec.session.tool_calls import spelled, split_tool_calls
 from tests import tiny_models
 from tests.cases.proof import shown_by
 

@@ -8,7 +8,7 @@ from typing import Any
 import llama_cpp
 import pytest
 
-from localspec.session import Session
+from localspec.session.session import Session
 from tests.cases.proof import shown_by
 from tests.tiny.truth import KINDS, RECURRENT, Truth, write
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from benchmarks.schema_check import errors_of
-from localspec.session import Session
-from localspec.speculation.events import Round
+from localspec.decoding.events import Round
+from localspec.session.session import Session
 
 
 @pytest.fixture(scope="module")

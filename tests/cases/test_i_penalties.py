@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from localspec.decoding.events import Round
 from localspec.sampling.chain import distribution
 from localspec.sampling.params import SamplingParams
-from localspec.session import Session
-from localspec.speculation.events import Round
+from localspec.session.session import Session
 from tests import tiny_models
 
 

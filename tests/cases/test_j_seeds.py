@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from localspec.session import Session
+from localspec.session.session import Session
 
 
 @pytest.mark.parametrize("verifier", ["match", "rejection", "block"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localspec.session import Session
+from localspec.session.session import Session
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

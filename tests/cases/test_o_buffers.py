@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from localspec.options import LoadOptions
-from localspec.session import Session
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 from tests.cases.proof import shown_by
 from tests.tiny.truth import write
 

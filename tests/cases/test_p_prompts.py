@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ContextOverflowError, EmptyPromptError, EngineError
-from localspec.options import LoadOptions
-from localspec.session import Session
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 from tests.cases.proof import shown_by
 from tests.tiny.truth import Truth, write
 

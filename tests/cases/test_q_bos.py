@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from localspec.session import Session
+from localspec.session.session import Session
 from tests.cases.proof import shown_by
 from tests.tiny.truth import write
 from tests.tiny_models import BOS

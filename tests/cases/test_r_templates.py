@@ -20,10 +20,10 @@ from pathlib import Path
 
 import pytest
 
-from localspec.chat.template import ChatTemplate
 from localspec.errors import ChatTemplateError
 from localspec.llama.vocabulary import Vocabulary
-from localspec.session import Session
+from localspec.session.session import Session
+from localspec.session.template import ChatTemplate
 from tests import tiny_models
 
 

@@ -1,7 +1,7 @@
 """S. Cancellation.
 
 Not shown here: quitting in the middle of a download. The thread that fetches is a daemon, so the
-process ends with the screen (localspec.talk.speaker); no test kills a download from the chat.
+process ends with the screen (localspec.chat.engine_thread); no test kills a download from the chat.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from localspec.decoding.events import Finished, Prefill
 from localspec.errors import LocalspecError
-from localspec.options import LoadOptions
-from localspec.session import Session
-from localspec.speculation.events import Finished, Prefill
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 from tests.cases.proof import shown_by
 from tests.tiny.truth import Truth, write
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from localspec.session import Session
-from localspec.speculation.events import Finished, Prefill, Round
+from localspec.decoding.events import Finished, Prefill, Round
+from localspec.session.session import Session
 from tests.cases.proof import shown_by
 
 PROMPT = "the and of in is"

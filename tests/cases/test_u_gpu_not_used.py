@@ -19,8 +19,8 @@ import pytest
 
 from localspec.errors import ModelFileError
 from localspec.llama.model import Model
-from localspec.options import LoadOptions
-from localspec.session import Session
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 
 
 def test_all_layers_are_asked_for_on_purpose(

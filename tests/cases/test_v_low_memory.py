@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from localspec import pair
 from localspec.cli.main import cli
 from localspec.errors import NotEnoughMemoryError
-from localspec.library.gguf_header import read_header
+from localspec.gguf.header import read_header
 from localspec.llama.machine import Machine
-from localspec.options import LoadOptions
-from localspec.session import Session
+from localspec.session import pair
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 
 RESERVE = 256 << 20
 

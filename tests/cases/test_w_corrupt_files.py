@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ModelFileError
-from localspec.session import Session
+from localspec.session.session import Session
 
 
 @pytest.mark.parametrize("role", ["target", "draft"])

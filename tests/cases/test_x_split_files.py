@@ -3,7 +3,7 @@
 - Listing picks part 2 as the model: below.
 - Only the first part was fetched: below; all parts of a repository's quant level are fetched in
   order (tests/unit/test_fetch.py, test_the_files_of_a_quant_level), and an interrupted fetch is not
-  taken for a whole one (localspec.library.hub.cached_quant).
+  taken for a whole one (localspec.models.hub.cached_quant).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from localspec.chat.model_choices import targets
 from localspec.errors import ModelFileError, ModelNotFoundError
-from localspec.library.hub import cached_gguf_files
-from localspec.session import Session
-from localspec.talk.candidates import targets
+from localspec.models.hub import cached_gguf_files
+from localspec.session.session import Session
 from tests.split_model import split
 
 

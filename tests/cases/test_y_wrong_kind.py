@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ModelKindError
-from localspec.session import Session
+from localspec.session.session import Session
 from tests import tiny_models
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from localspec.library.hub import cached_gguf_files
-from localspec.library.references import resolve
 from localspec.llama.architectures import knows_architecture
 from localspec.llama.probe import probe
-from localspec.session import Session, load
+from localspec.models.hub import cached_gguf_files
+from localspec.models.references import resolve
+from localspec.session.session import Session, load
 
 NAME = "Модели 模型\u3000é"
 

@@ -26,14 +26,14 @@ from pathlib import Path
 
 from localspec.cli.models_commands import _facts
 from localspec.errors import LocalspecError
-from localspec.library.gguf_header import read_header
-from localspec.library.model_checks import check_model
-from localspec.library.model_kind import require_language_model
+from localspec.gguf.header import read_header
+from localspec.gguf.model_checks import check_model
+from localspec.gguf.model_kind import require_language_model
 from localspec.llama import vetting
 from localspec.llama.architectures import knows_architecture
 from localspec.llama.probe import examine
-from localspec.options import LoadOptions
-from localspec.session import Session
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 from tests import tiny_models
 from tests.fuzz.mutate import mutated
 

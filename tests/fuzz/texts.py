@@ -23,10 +23,10 @@ from pathlib import Path
 from localspec.bench.prompts import read_prompts
 from localspec.chat.export import to_html, to_json, to_markdown
 from localspec.chat.saved import SavedChat, list_chats
-from localspec.chat.template import ChatTemplate
 from localspec.cli.settings_file import default_map, read_settings
+from localspec.decoding.text_release import TextRelease
 from localspec.errors import ChatTemplateError, LocalspecError
-from localspec.speculation.release import TextRelease
+from localspec.session.template import ChatTemplate
 from tests import tiny_models
 
 _SECONDS = 30  # a case that takes longer hangs

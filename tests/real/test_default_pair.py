@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from localspec.bench.audit import audit
-from localspec.options import LoadOptions
-from localspec.session import Session
-from localspec.speculation.events import Finished, Round
+from localspec.decoding.events import Finished, Round
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 
 pytestmark = pytest.mark.real
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from localspec.library.catalog import catalog
-from localspec.library.references import local_path
-from localspec.options import LoadOptions
-from localspec.session import Session
+from localspec.models.catalog import catalog
+from localspec.models.references import local_path
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 
 pytestmark = pytest.mark.real
 

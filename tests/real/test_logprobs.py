@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from localspec.options import LoadOptions
-from localspec.session import Session
-from localspec.speculation.events import Finished, Round
+from localspec.decoding.events import Finished, Round
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 from tests.tiny.test_logprobs import alike_logprobs
 
 pytestmark = pytest.mark.real

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from localspec import pair
-from localspec.library import measured_costs
 from localspec.llama import vetting
 from localspec.llama.context import Context
 from localspec.llama.model import Model
+from localspec.models import stored_costs as measured_costs
+from localspec.session import pair
 from tests import tiny_models
 
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from localspec import pair as pair_module
-from localspec import pricing
+from localspec.control import measured_costs as pricing
+from localspec.control.costs import Costs
+from localspec.decoding.events import Round
+from localspec.drafting import draft_cache
 from localspec.errors import CancelledError, InvalidOptionError
-from localspec.library import measured_costs
-from localspec.options import LoadOptions
-from localspec.session import Session
-from localspec.speculation import draft_cache
-from localspec.speculation.costs import Costs
-from localspec.speculation.events import Round
+from localspec.models import stored_costs as measured_costs
+from localspec.session import pair as pair_module
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 from tests import tiny_models
 from tests.unit.scripted import scripted_costs
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from localspec.session import Completion, Session
-from localspec.speculation.events import Finished, Round
+from localspec.decoding.events import Finished, Round
+from localspec.session.session import Completion, Session
 from tests import tiny_models
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import localspec
+from localspec.decoding.events import Finished, Prefill, Round
 from localspec.errors import BusyError, EmptyPromptError, InvalidOptionError
-from localspec.scripting.async_events import N_AHEAD
-from localspec.scripting.decoding_thread import DecodingThread, decoding_thread
-from localspec.session import Session
-from localspec.speculation.events import Finished, Prefill, Round
+from localspec.session.async_events import N_AHEAD
+from localspec.session.decoding_thread import DecodingThread, decoding_thread
+from localspec.session.session import Session
 
 PROMPT = "the and of"
 GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 40, "n_draft": 3}

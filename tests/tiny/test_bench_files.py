@@ -10,7 +10,7 @@ import pytest
 
 from localspec.bench import quality_sweep as quality_sweep_module
 from localspec.bench import sweep as sweep_module
-from localspec.bench.contender import contender
+from localspec.bench.model_file import contender
 from localspec.bench.plan import Plan
 from localspec.bench.prompts import BenchPrompt
 from localspec.bench.quality_sweep import QualitySweep

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from localspec.chat.template import ChatTemplate
 from localspec.errors import ChatTemplateError, EmptyPromptError, InvalidOptionError
 from localspec.llama.model import Model
 from localspec.llama.vocabulary import Vocabulary
+from localspec.session.template import ChatTemplate
 from tests import tiny_models
 
 

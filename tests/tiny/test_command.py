@@ -18,7 +18,7 @@ import pytest
 import localspec
 from localspec import LocalspecError
 from localspec.errors import EngineError, InvalidOptionError
-from localspec.library.gguf_header import GGUFHeader
+from localspec.gguf.header import GGUFHeader
 from localspec.llama import quantizing
 from localspec.llama.quantize import quantize
 from tests import tiny_models

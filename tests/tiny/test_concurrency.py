@@ -16,12 +16,12 @@ import pytest
 
 from localspec.chat.conversation import Turn
 from localspec.chat.saved import SavedChat
+from localspec.decoding.events import Round
 from localspec.errors import BusyError, CancelledError
-from localspec.lending import Exclusive, FairLock
-from localspec.library.measured_costs import load_costs, save_costs
-from localspec.options import LoadOptions
-from localspec.session import Session
-from localspec.speculation.events import Round
+from localspec.models.stored_costs import load_costs, save_costs
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
+from localspec.session.session_lock import Exclusive, FairLock
 from tests.tiny.truth import Truth, write
 
 PROMPT = [1, 270, 280, 265]
@@ -165,9 +165,9 @@ def test_many_threads_at_once_lose_nothing(waiting: Session) -> None:
 _ASK = """
 import sys, json
 from pathlib import Path
-import localspec.pair as pair
+import localspec.session.pair as pair
 pair.physical_cores = lambda: 1
-from localspec.session import Session
+from localspec.session.session import Session
 target, draft = map(Path, sys.argv[1:3])
 found = []
 for turn in range(3):
@@ -212,7 +212,7 @@ def test_two_processes_measure_store_and_answer_alike(tiny_dir: Path, tmp_path: 
 _STORE = """
 import sys
 from pathlib import Path
-from localspec.library.measured_costs import load_costs, save_costs
+from localspec.models.stored_costs import load_costs, save_costs
 model, n = Path(sys.argv[1]), int(sys.argv[2])
 for i in range(300):
     assert save_costs(model, {"role": "target"}, {"by": n, "i": i, "fill": [n] * 2000})

@@ -9,7 +9,7 @@ import gguf
 import numpy as np
 import pytest
 
-from localspec.session import Session
+from localspec.session.session import Session
 from tests import tiny_models
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))

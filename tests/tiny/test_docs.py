@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import localspec
-from localspec.session import Session
+from localspec.session.session import Session
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from localspec.decoding.events import Finished, Prefill, Round
 from localspec.errors import (
     BusyError,
     ContextOverflowError,
     EmptyPromptError,
     InvalidOptionError,
 )
-from localspec.options import LoadOptions
-from localspec.session import Session
-from localspec.speculation.events import Finished, Prefill, Round
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 from tests import tiny_models
 
 GREEDY = {"temperature": 0.0, "max_tokens": 60}

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from localspec.bench.audit import audit
+from localspec.control.exact_sizes import exact_sizes
+from localspec.decoding import engine as engine_module
+from localspec.decoding import verify
+from localspec.decoding.events import Round
 from localspec.errors import InvalidOptionError
-from localspec.options import LoadOptions
-from localspec.session import Session
-from localspec.speculation import engine as engine_module
-from localspec.speculation import verify
-from localspec.speculation.events import Round
-from localspec.speculation.exact import exact_sizes
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 from tests.tiny.test_adaptive import flat
 
 GREEDY = {"temperature": 0.0, "max_tokens": 60}

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from localspec.decoding.events import Finished, Round
 from localspec.errors import EngineError
-from localspec.options import LoadOptions
-from localspec.session import Session
-from localspec.speculation.events import Finished, Round
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 from tests.tiny.faults import Boom, Faults
 from tests.tiny.truth import Truth, write
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from localspec.decoding.events import Round
 from localspec.llama import checkpoints
 from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.llama.rollback import rollback_refused
-from localspec.options import LoadOptions
-from localspec.session import Session
-from localspec.speculation.events import Round
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 from tests import tiny_models
 from tests.tiny.truth import KINDS, RECURRENT, Truth, write
 

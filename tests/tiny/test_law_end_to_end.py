@@ -14,21 +14,21 @@ from dataclasses import replace
 
 import pytest
 
+from localspec.control.expected_value import ExpectedValueController, Experience
+from localspec.decoding import engine as engine_module
+from localspec.decoding import verify
+from localspec.decoding.controller import FixedController
+from localspec.decoding.engine import Engine, Limits
+from localspec.decoding.events import Finished, Round
+from localspec.drafting.copies import Copies
+from localspec.drafting.draft_cache import DraftCache
+from localspec.drafting.draft_temperature import DraftTemperature
+from localspec.drafting.model_drafter import ModelDrafter
+from localspec.drafting.splice_drafter import SpliceDrafter
 from localspec.llama.context import Context
 from localspec.sampling.chain import distribution
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.seeds import sequential_uniforms
-from localspec.speculation import engine as engine_module
-from localspec.speculation import verify
-from localspec.speculation.controller import FixedController
-from localspec.speculation.copies import Copies
-from localspec.speculation.draft_cache import DraftCache
-from localspec.speculation.draft_temperature import DraftTemperature
-from localspec.speculation.engine import Engine, Limits
-from localspec.speculation.events import Finished, Round
-from localspec.speculation.expected_value import ExpectedValueController, Experience
-from localspec.speculation.model_drafter import ModelDrafter
-from localspec.speculation.splice_drafter import SpliceDrafter
 from tests.unit.scripted import scripted_costs
 
 PARAMS = SamplingParams(temperature=1.3, top_k=3, top_p=1.0, min_p=0.0, frequency_penalty=0.6)

@@ -14,23 +14,23 @@ from typing import Any
 
 import pytest
 
+from localspec.decoding import target_law
+from localspec.decoding.controller import FixedController
+from localspec.decoding.engine import Engine, Limits
+from localspec.decoding.events import Finished
+from localspec.drafting.draft_cache import DraftCache
+from localspec.drafting.model_drafter import ModelDrafter
+from localspec.drafting.splice_drafter import SpliceDrafter
 from localspec.grammar.gbnf import check_gbnf
 from localspec.llama.context import Context
 from localspec.llama.grammar import Grammar
 from localspec.sampling.chain import adjusted, distribution
+from localspec.sampling.constraint import Constraint
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.dry import Dry
 from localspec.sampling.mirostat import first_mu, mirostat_law, next_mu
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.seeds import sequential_uniforms
-from localspec.speculation import target_law
-from localspec.speculation.constraint import Constraint
-from localspec.speculation.controller import FixedController
-from localspec.speculation.draft_cache import DraftCache
-from localspec.speculation.engine import Engine, Limits
-from localspec.speculation.events import Finished
-from localspec.speculation.model_drafter import ModelDrafter
-from localspec.speculation.splice_drafter import SpliceDrafter
 from tests.tiny.test_law_end_to_end import Z_ACCEPT, Z_REFUSE, Law, chi_square_z
 
 PROMPT = [5, 17, 9, 33, 12, 5, 17, 9]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from localspec.chat.chat import Chat
+from localspec.chat.engine_thread import Speaker
+from localspec.chat.opening import open_pair
 from localspec.chat.saved import SavedChat
+from localspec.chat.settings import ChatSettings
 from localspec.errors import ContextOverflowError
-from localspec.talk.chat import Chat
-from localspec.talk.opening import open_pair
-from localspec.talk.settings import ChatSettings
-from localspec.talk.speaker import Speaker
 from tests.tiny.truth import write
 
 

@@ -12,8 +12,8 @@ import pytest
 
 import localspec
 from localspec.errors import CancelledError, InvalidOptionError, ResultsFileError
-from localspec.scripting.many import seed_of
-from localspec.session import Session
+from localspec.session.batch import seed_of
+from localspec.session.session import Session
 
 PROMPTS = ["the and of", "in", "is the", "he", "ing to"]
 OPTIONS: dict[str, Any] = {"max_tokens": 12, "temperature": 1.0, "n_draft": 3}

@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 import localspec
-from localspec import plugins
 from localspec.cli.main import cli
+from localspec.decoding.controller import FixedController
+from localspec.decoding.events import Round
 from localspec.errors import DrafterError, InvalidOptionError, LocalspecError, PluginError
-from localspec.session import Session
-from localspec.speculation.controller import FixedController
-from localspec.speculation.events import Round
+from localspec.session import plugins
+from localspec.session.session import Session
 from tests import tiny_models
 
 PROMPT = "the and of"
@@ -143,7 +143,7 @@ def test_the_controller_learns_about_each_drafter_apart(pair: Session) -> None:
         pair.complete(PROMPT, drafter=bad, **GREEDY)
     kinds = pair._planner._own._kinds
     assert pair._planner.experiences[True].copies.rate(8) == pytest.approx(
-        localspec.speculation.expected_value.Experience().copies.rate(8)  # type: ignore[attr-defined]
+        localspec.control.expected_value.Experience().copies.rate(8)  # type: ignore[attr-defined]
     )
     pair.complete(PROMPT, drafter=good, **GREEDY)
     assert {kind.name for kind in kinds.values()} >= {"Cycle", "Hostile"}

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from localspec.decoding.controller import FixedController, Pace
+from localspec.decoding.draft import Draft
+from localspec.decoding.engine import Engine, Limits
+from localspec.decoding.events import Finished
+from localspec.drafting.custom_drafter import OwnDrafter
 from localspec.llama.context import Context
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.seeds import sequential_uniforms
-from localspec.speculation.controller import FixedController, Pace
-from localspec.speculation.draft import Draft
-from localspec.speculation.engine import Engine, Limits
-from localspec.speculation.events import Finished
-from localspec.speculation.own_drafter import OwnDrafter
 from tests.tiny import test_law_end_to_end as laws
 from tests.tiny.test_law_end_to_end import LENGTH, PARAMS, PROMPT, Z_ACCEPT, Z_REFUSE, Law
 

@@ -11,7 +11,7 @@ import pytest
 
 from localspec.errors import EngineError
 from localspec.llama.context import Context
-from localspec.session import Session
+from localspec.session.session import Session
 from tests.tiny.truth import Truth, write
 
 PROMPT = [1, 270, 280, 265]

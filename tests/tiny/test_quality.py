@@ -26,7 +26,7 @@ from localspec.errors import (
 )
 from localspec.llama.context import CancelFlag, Context
 from localspec.llama.model import Model
-from localspec.options import LoadOptions
+from localspec.session.options import LoadOptions
 from tests import tiny_models
 
 TEXT = Text("sample", built_in().content[:700])

@@ -12,7 +12,7 @@ import pytest
 
 import localspec
 from localspec.errors import InvalidOptionError
-from localspec.session import Session
+from localspec.session.session import Session
 
 PROMPT = "the and of"
 

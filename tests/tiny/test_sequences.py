@@ -26,9 +26,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from localspec.options import LoadOptions
-from localspec.session import Session
-from localspec.speculation.events import Finished, Round
+from localspec.decoding.events import Finished, Round
+from localspec.session.options import LoadOptions
+from localspec.session.session import Session
 from tests.tiny.faults import Boom, Faults
 from tests.tiny.truth import Truth, write
 

@@ -11,8 +11,8 @@ import pytest
 
 import localspec
 from localspec.errors import DiskSpaceError, StateFileError
-from localspec.scripting import state_file
-from localspec.session import Session
+from localspec.session import state_file
+from localspec.session.session import Session
 from tests import tiny_models
 
 PROMPT = "the and of in is he the and of in"

@@ -12,11 +12,11 @@ import pydantic
 import pytest
 
 from benchmarks.schema_check import errors_of
+from localspec.decoding.events import Finished, Round
 from localspec.errors import InvalidOptionError
 from localspec.grammar import schema_merge
 from localspec.grammar.json_schema import schema_to_gbnf
-from localspec.session import Session
-from localspec.speculation.events import Finished, Round
+from localspec.session.session import Session
 from tests.tiny.test_command import call
 
 SCHEMA: dict[str, Any] = {

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from localspec.decoding.controller import FixedController, Pace
+from localspec.decoding.draft import Draft
+from localspec.decoding.engine import Engine, Limits
+from localspec.decoding.events import Finished, Round
+from localspec.decoding.text_release import TextRelease
 from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.seeds import sequential_uniforms
-from localspec.speculation.controller import FixedController, Pace
-from localspec.speculation.draft import Draft
-from localspec.speculation.engine import Engine, Limits
-from localspec.speculation.events import Finished, Round
-from localspec.speculation.release import TextRelease
 from tests import tiny_models
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from localspec.chat.template import ChatTemplate
-from localspec.chat.tool_calls import split_tool_calls
 from localspec.errors import ChatTemplateError, InvalidOptionError
 from localspec.llama.model import Model
 from localspec.llama.vocabulary import Vocabulary
-from localspec.session import Session
+from localspec.session.session import Session
+from localspec.session.template import ChatTemplate
+from localspec.session.tool_calls import split_tool_calls
 from tests import tiny_models
 
 # The part of Qwen2.5-Instruct's template that concerns tools, shortened.

@@ -11,9 +11,9 @@ from localspec.bench.optimal import optimal
 from localspec.bench.policies import adaptive, table
 from localspec.bench.replay import Recording, oracle, replay_fixed
 from localspec.bench.trace import read_trace, record
+from localspec.decoding.teacher_forcing import read_positions
 from localspec.errors import InvalidOptionError
-from localspec.session import Session
-from localspec.speculation.teacher import read_positions
+from localspec.session.session import Session
 from tests import tiny_models
 from tests.tiny.test_adaptive import flat
 from tests.tiny.test_command import call

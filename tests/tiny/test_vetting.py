@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ModelFileError
-from localspec.library.gguf_header import read_header
+from localspec.gguf.header import read_header
 from localspec.llama import probe, vetting
 from localspec.llama.architectures import knows_architecture
-from localspec.session import Session
+from localspec.session.session import Session
 from tests import tiny_models
 from tests.gguf_edit import edit
 

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from localspec.options import Options, parse
 from localspec.sampling.chain import distribution
 from localspec.sampling.seeds import position_uniform
-from localspec.session import Session
+from localspec.session.options import Options, parse
+from localspec.session.session import Session
 from tests import tiny_models
 
 __all__ = ["KINDS", "RECURRENT", "Truth", "write"]

@@ -12,10 +12,10 @@ from typing import Any
 from textual.pilot import Pilot
 from textual.widgets import Static
 
+from localspec.chat.chat import Chat
+from localspec.chat.engine_thread import Speaker
 from localspec.chat.saved import SavedChat
-from localspec.talk.chat import Chat
-from localspec.talk.settings import ChatSettings
-from localspec.talk.speaker import Speaker
+from localspec.chat.settings import ChatSettings
 from localspec.tui.app import ChatApp
 from localspec.tui.composer import Composer
 from tests.scripted_talker import ScriptedTalker, plain, round_of, script

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from localspec.speculation.economics import COPIES_ALONE
-from localspec.speculation.events import Event
-from localspec.talk.commands import run_command
+from localspec.chat.commands import run_command
+from localspec.control.economics import COPIES_ALONE
+from localspec.decoding.events import Event
 from localspec.tui.turn_view import TurnView
 from tests.scripted_talker import ScriptedTalker, plain, round_of, script
 from tests.tui.driving import Driven, run, shown

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from localspec.chat.commands import COMMANDS
 from localspec.chat.conversation import Turn
-from localspec.chat.marks import Mark
 from localspec.chat.saved import SavedChat
 from localspec.errors import ModelNotFoundError
-from localspec.talk.commands import COMMANDS
+from localspec.session.marks import Mark
 from localspec.tui import live_view
 from localspec.tui.help import HelpScreen
 from localspec.tui.inspector import Inspector, Lane

@@ -9,7 +9,7 @@ from typing import Any
 
 from textual import events
 
-from localspec.talk.speaker import Order
+from localspec.chat.engine_thread import Order
 from localspec.tui.turn_view import TurnView
 from tests.scripted_talker import ScriptedTalker, plain, script
 from tests.tui.driving import ANSWER, Driven, run, shown

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from localspec.chat.commands import run_command
 from localspec.chat.conversation import Turn
 from localspec.chat.saved import SavedChat
-from localspec.talk.commands import run_command
 from tests.scripted_talker import ScriptedTalker, plain, round_of
 from tests.tui.driving import Driven, run, shown
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from localspec.chat.engine_thread import Fetching, Order
 from localspec.errors import ModelNotFoundError
-from localspec.talk.speaker import Fetching, Order
 from tests.scripted_talker import ScriptedTalker, plain, round_of, script
 from tests.tui.driving import Driven, driven
 from tests.tui.snapshot import assert_snapshot

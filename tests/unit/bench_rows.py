@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from localspec.bench.board import Board, read_board
 from localspec.bench.configuration import summarise
 from localspec.bench.plan import NO_DRAFT, PLAIN
 from localspec.bench.quality_rows import QualityRow
+from localspec.bench.sweep_results import Board, read_board
 
 Row = dict[str, Any]
 MACHINE = {

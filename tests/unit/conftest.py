@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from localspec.chat.chat import Chat
+from localspec.chat.engine_thread import Speaker
 from localspec.chat.saved import SavedChat
-from localspec.talk.chat import Chat
-from localspec.talk.settings import ChatSettings
-from localspec.talk.speaker import Speaker
+from localspec.chat.settings import ChatSettings
 from tests.scripted_talker import ScriptedTalker
 from tests.unit.talking import wait
 

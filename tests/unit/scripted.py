@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from localspec.speculation.costs import Costs, CostTable, Drift
+from localspec.control.costs import Costs, CostTable, Drift
 
 
 class _Frozen(CostTable):

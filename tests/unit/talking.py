@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from localspec.talk.chat import Chat
+from localspec.chat.chat import Chat
 
 
 class Front:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from localspec import backend
-from localspec.backend import Backend, choose_backend, rebuild_command
+from localspec.llama import backend
+from localspec.llama.backend import Backend, choose_backend, rebuild_command
 
 
 def choose(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.bench.child import worker_rows
+from localspec.bench.worker_process import worker_rows
 
 HEAD = "import json, os, sys, time\njob = sys.stdin.readline().strip()\n"
 

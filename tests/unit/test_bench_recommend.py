@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from localspec.bench.board import Board
 from localspec.bench.plots import draw_plots, pareto
 from localspec.bench.recommend import Limits, command, recommend
+from localspec.bench.sweep_results import Board
 from tests.unit.bench_rows import board, pair_rows, quality_row
 
 NONE_BIG = pair_rows("big", "none", {"plain": 10.0, "copies": 10.1}, peak_gb=3.0)

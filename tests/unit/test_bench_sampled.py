@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from localspec.bench.sampled import VERIFIERS, accepted_laws, expected_speed_up, sampled_speed_ups
+from localspec.decoding.teacher_forcing import Position
+from localspec.decoding.verify import block, rejection
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.top import Top
-from localspec.speculation.teacher import Position
-from localspec.speculation.verify import block, rejection
 from tests.unit.scripted import scripted_costs
 
 P = Distribution(np.arange(3, dtype=np.int32), np.array([0.6, 0.3, 0.1]))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from localspec.library.catalog import catalog
-from localspec.library.made_levels import levels_folder
+from localspec.chat.model_choices import drafts, targets
 from localspec.llama.quantize import quantize
-from localspec.talk.candidates import drafts, targets
+from localspec.models.catalog import catalog
+from localspec.models.made_levels import levels_folder
 from tests.tiny_models import write_llama
 
 

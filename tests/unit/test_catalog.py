@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from localspec.errors import CatalogError, ModelNotFoundError
-from localspec.library.catalog import CatalogFile, catalog, parse
-from localspec.library.references import locate, pair_draft
+from localspec.models.catalog import CatalogFile, catalog, parse
+from localspec.models.references import locate, pair_draft
 
 PINNED: dict[str, Any] = {"repo": "", "licence": "MIT", "file": "a.gguf", "size_bytes": 1,
                           "sha256": "0" * 64}  # fmt: skip

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from localspec.chat.chat import Chat
+from localspec.chat.commands import COMMANDS, code_blocks, find, run_command
 from localspec.errors import InvalidOptionError
-from localspec.talk.chat import Chat
-from localspec.talk.commands import COMMANDS, code_blocks, find, run_command
 from tests.scripted_talker import ScriptedTalker
 from tests.unit.talking import Front, ask, wait
 

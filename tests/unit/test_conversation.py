@@ -13,12 +13,12 @@ import pytest
 from localspec.chat.attachments import attach, expand
 from localspec.chat.conversation import Conversation, Turn
 from localspec.chat.export import export, to_html, to_json, to_markdown
-from localspec.chat.marks import mark_all
-from localspec.chat.marks_html import figures
 from localspec.chat.saved import SavedChat, chats_folder, list_chats
 from localspec.chat.thinking import opens_thinking, split
+from localspec.decoding.event_json import as_json, round_from_json
 from localspec.errors import AttachmentError, SavedChatError
-from localspec.speculation.event_json import as_json, round_from_json
+from localspec.session.marks import mark_all
+from localspec.session.marks_html import figures
 from tests.scripted_talker import plain, round_of
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from localspec.speculation.costs import Costs, CostTable, Drift
+from localspec.control.costs import Costs, CostTable, Drift
 
 
 def table(**seconds: float) -> CostTable:

@@ -10,9 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 import localspec
-from localspec import backend
 from localspec.cli.doctor import doctor
-from localspec.llama import devices
+from localspec.llama import backend, devices
 
 
 @pytest.fixture(autouse=True)
@@ -51,14 +50,14 @@ def test_the_essentials_are_named(empty_caches: Path) -> None:
 def test_a_missing_pair_comes_with_the_command_and_its_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from localspec.library import references
+    from localspec.models import references
 
     monkeypatch.setattr(references, "local_path", lambda file: None)
     assert "`localspec models pull default` fetches 1.6 GB" in ask()
 
 
 def test_a_pair_on_this_machine_is_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from localspec.library import references
+    from localspec.models import references
 
     monkeypatch.setattr(references, "local_path", lambda file: tmp_path)
     assert "qwen2.5-coder-1.5b: here" in ask()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localspec.speculation.economics import best_speed_up, expected_tokens, look
+from localspec.control.economics import best_speed_up, expected_tokens, look
 from tests.unit.scripted import scripted_costs
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from localspec.speculation.calibration import AcceptanceCurve
-from localspec.speculation.costs import Costs
-from localspec.speculation.events import Round, RoundToken
-from localspec.speculation.expected_value import ExpectedValueController, Experience
+from localspec.control.acceptance import AcceptanceCurve
+from localspec.control.costs import Costs
+from localspec.control.expected_value import ExpectedValueController, Experience
+from localspec.decoding.events import Round, RoundToken
 from tests.unit.scripted import scripted_costs
 
 FLAT = scripted_costs(lambda n: 1.0 + 0.01 * n, lambda n: 0.05)  # a GPU

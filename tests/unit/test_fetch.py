@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 import pytest
 
 from localspec.errors import DiskSpaceError, DownloadError, LocalspecError, ModelNotFoundError
-from localspec.library import hub, mirror, references
-from localspec.library.catalog import CatalogFile
-from localspec.library.mirror import fetch_from_mirror, mirrored_path
+from localspec.models import hub, mirror, references
+from localspec.models.catalog import CatalogFile
+from localspec.models.mirror import fetch_from_mirror, mirrored_path
 
 PARTS = [b"first half, ", b"second half"]
 WHOLE = b"".join(PARTS)

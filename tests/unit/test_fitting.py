@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from localspec.chat.fitting import answer_room, fit
 from localspec.errors import ContextOverflowError
-from localspec.talk.fitting import answer_room, fit
 
 SYSTEM = {"role": "system", "content": "s " * 10}
 

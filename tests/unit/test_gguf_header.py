@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from localspec.errors import LocalspecError, ModelFileError, ModelKindError, ModelNotFoundError
-from localspec.library.gguf_header import read_header
-from localspec.library.model_kind import kind_of, require_language_model
+from localspec.gguf.header import read_header
+from localspec.gguf.model_kind import kind_of, require_language_model
 from tests import tiny_models
 
 TOKENS = ["<s>", "a", "é", "", "▁b"]

@@ -15,8 +15,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from localspec.decoding.verify import Verdict, block, match, rejection
 from localspec.sampling.distribution import Distribution, residual
-from localspec.speculation.verify import Verdict, block, match, rejection
 
 Prefix = tuple[int, ...]
 Table = Mapping[Prefix, Distribution]

@@ -14,12 +14,12 @@ from functools import partial
 import numpy as np
 import pytest
 
+from localspec.decoding.target_law import TargetLaw
+from localspec.decoding.verify import block, match, rejection
 from localspec.errors import EngineError, NoTokenError
+from localspec.sampling.constraint import Constraint
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.params import SamplingParams
-from localspec.speculation.constraint import Constraint
-from localspec.speculation.target_law import TargetLaw
-from localspec.speculation.verify import block, match, rejection
 from tests.unit.test_law import (
     DraftLaw,
     Prefix,

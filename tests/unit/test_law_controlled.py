@@ -15,9 +15,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from localspec.control.expected_value import ExpectedValueController, Experience
+from localspec.decoding.verify import block, match, rejection
 from localspec.sampling.distribution import Distribution
-from localspec.speculation.expected_value import ExpectedValueController, Experience
-from localspec.speculation.verify import block, match, rejection
 from tests.unit.scripted import scripted_costs
 from tests.unit.test_law import (
     DraftLaw,

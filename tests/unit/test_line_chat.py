@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from localspec.chat.chat import Chat
+from localspec.chat.engine_thread import Speaker
 from localspec.chat.saved import SavedChat
+from localspec.chat.settings import ChatSettings
 from localspec.cli.line_chat import LineChat
-from localspec.talk.chat import Chat
-from localspec.talk.settings import ChatSettings
-from localspec.talk.speaker import Speaker
 from tests.scripted_talker import ScriptedTalker
 
 

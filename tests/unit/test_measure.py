@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from localspec.speculation import measure as module
-from localspec.speculation.costs import CostTable, Drift
-from localspec.speculation.measure import TARGET_SIZES, measure, renew
+from localspec.control import timing as module
+from localspec.control.costs import CostTable, Drift
+from localspec.control.timing import TARGET_SIZES, measure, renew
 
 
 class Clocked:

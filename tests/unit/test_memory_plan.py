@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import NotEnoughMemoryError
-from localspec.library.footprint import Footprint, Setting, footprint
-from localspec.library.gguf_header import GGUFHeader, read_header
+from localspec.gguf.footprint import Footprint, Setting, footprint
+from localspec.gguf.header import GGUFHeader, read_header
 from localspec.llama.machine import Gpu, Machine
 from localspec.llama.ram import free_ram
-from localspec.memory_plan import MemoryPlan, Wanted, plan_memory
+from localspec.session.memory_plan import MemoryPlan, Wanted, plan_memory
 from tests import tiny_models
 
 MB = 1 << 20

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from localspec.errors import ModelFileError, ModelKindError
-from localspec.library.gguf_header import read_header
-from localspec.library.model_checks import check_model
-from localspec.library.model_kind import require_language_model
+from localspec.gguf.header import read_header
+from localspec.gguf.model_checks import check_model
+from localspec.gguf.model_kind import require_language_model
 from tests import tiny_models
 from tests.gguf_edit import edit
 

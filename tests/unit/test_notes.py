@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from localspec.speculation.economics import COPIES_ALONE
-from localspec.talk.notes import new_notes
+from localspec.chat.notes import new_notes
+from localspec.control.economics import COPIES_ALONE
 
 
 def test_the_outlook_with_other_figures_is_no_other_note() -> None:

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from localspec.control.custom_controller import OwnController
+from localspec.decoding.controller import FixedController, FixedPace
+from localspec.decoding.draft import Draft
+from localspec.decoding.events import Round
+from localspec.drafting.custom_drafter import OwnDrafter
+from localspec.drafting.custom_shapes import shape_of
 from localspec.errors import ControllerError, DrafterError, InvalidOptionError
-from localspec.options import Options
 from localspec.sampling.distribution import Distribution
-from localspec.speculation.controller import FixedController, FixedPace
-from localspec.speculation.draft import Draft
-from localspec.speculation.events import Round
-from localspec.speculation.own_controller import OwnController
-from localspec.speculation.own_drafter import OwnDrafter
-from localspec.speculation.own_shapes import shape_of
+from localspec.session.options import Options
 
 N_VOCAB = 10
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localspec.scripting.promise import promise_of
+from localspec.session.promise import promise_of
 
 CASES = [
     # verifier, greedy, seeded, fixed, exact, cold: kind

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from localspec.speculation.suffix_automaton import SuffixAutomaton
+from localspec.drafting.suffix_automaton import SuffixAutomaton
 
 
 def longest_earlier(ids: Sequence[int]) -> tuple[int, int]:

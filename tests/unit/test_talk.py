@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from localspec.chat.chat import Chat
+from localspec.chat.commands import run_command
 from localspec.chat.conversation import Turn
+from localspec.chat.engine_thread import Speaker
+from localspec.chat.figures import Figures
 from localspec.chat.saved import SavedChat
+from localspec.chat.settings import ChatSettings
 from localspec.errors import BusyError, EngineError, InvalidOptionError, ModelNotFoundError
-from localspec.talk.chat import Chat
-from localspec.talk.commands import run_command
-from localspec.talk.figures import Figures
-from localspec.talk.settings import ChatSettings
-from localspec.talk.speaker import Speaker
 from tests.scripted_talker import ScriptedTalker, plain, round_of, script
 from tests.unit.talking import Front, ask, wait
 

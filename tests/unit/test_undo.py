@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from localspec.speculation.costs import Costs, Undo
-from localspec.speculation.economics import best_speed_up, look
-from localspec.speculation.events import Round, RoundToken
-from localspec.speculation.expected_value import ExpectedValueController, Experience
+from localspec.control.costs import Costs, Undo
+from localspec.control.economics import best_speed_up, look
+from localspec.control.expected_value import ExpectedValueController, Experience
+from localspec.decoding.events import Round, RoundToken
 from tests.unit.scripted import scripted_costs
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import VocabularyMismatchError
-from localspec.library.gguf_header import GGUFHeader
-from localspec.library.vocabulary_match import VocabularyMatch, compare_vocabularies
+from localspec.gguf.header import GGUFHeader
+from localspec.gguf.vocabulary_match import VocabularyMatch, compare_vocabularies
 
 
 def vocabulary(texts: list[str], name: str = "a model") -> GGUFHeader:
