@@ -20,8 +20,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from localspec.bench.optimal import Hindsight, optimal
-from localspec.bench.policies import adaptive
-from localspec.bench.replay import Recording, oracle, replay_fixed
+from localspec.bench.replay import Recording, adaptive, oracle, replay_fixed
 from localspec.bench.trace import read_trace, record
 from localspec.control.expected_value import Experience
 from localspec.models.references import pair_draft, resolve

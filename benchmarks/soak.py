@@ -26,8 +26,7 @@ from collections import Counter
 from pathlib import Path
 
 from localspec.chat.chat import Chat
-from localspec.chat.engine_thread import Answered, Failed, Speaker
-from localspec.chat.opening import open_pair
+from localspec.chat.engine_thread import Answered, Failed, Speaker, open_pair
 from localspec.chat.saved import SavedChat
 from localspec.chat.settings import ChatSettings
 from localspec.decoding.events import Finished, Round

@@ -17,8 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from localspec.chat.chat import Chat
-from localspec.chat.engine_thread import Speaker
-from localspec.chat.opening import open_pair
+from localspec.chat.engine_thread import Speaker, open_pair
 from localspec.chat.settings import ChatSettings
 from localspec.tui.app import ChatApp
 

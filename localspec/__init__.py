@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         Stats,
     )
     from localspec.decoding.logprobs import TokenLogprob, TopLogprob
-    from localspec.drafting.custom_shapes import Guesser, Predictor
+    from localspec.drafting.custom_drafter import Guesser, Predictor
     from localspec.errors import (
         AttachmentError,
         BusyError,
@@ -57,14 +57,13 @@ if TYPE_CHECKING:
     )
     from localspec.llama.vocabulary import Vocabulary
     from localspec.sampling.distribution import Distribution
-    from localspec.session.async_events import AsyncEvents
-    from localspec.session.batch_answer import Answered
+    from localspec.session.async_answers import AsyncEvents
+    from localspec.session.batch_results import Answered
     from localspec.session.branch import Branch
     from localspec.session.completion import Completion
     from localspec.session.options import LoadOptions, Options
     from localspec.session.plain_data import to_dict, to_json
-    from localspec.session.promise import Promise
-    from localspec.session.recipe import Recipe
+    from localspec.session.recipe import Promise, Recipe
     from localspec.session.session import Session, load
     from localspec.session.tool_calls import ToolCall
 
@@ -137,12 +136,11 @@ _HOMES = {
     "localspec.session.options": ("LoadOptions", "Options"),
     "localspec.session.plain_data": ("to_dict", "to_json"),
     "localspec.sampling.distribution": ("Distribution",),
-    "localspec.session.batch_answer": ("Answered",),
-    "localspec.session.async_events": ("AsyncEvents",),
+    "localspec.session.batch_results": ("Answered",),
+    "localspec.session.async_answers": ("AsyncEvents",),
     "localspec.session.branch": ("Branch",),
     "localspec.session.completion": ("Completion",),
-    "localspec.session.promise": ("Promise",),
-    "localspec.session.recipe": ("Recipe",),
+    "localspec.session.recipe": ("Promise", "Recipe"),
     "localspec.session.session": ("Session", "load"),
     "localspec.decoding.controller": ("Controller", "Pace"),
     "localspec.decoding.draft": ("Draft", "Drafter"),
@@ -156,7 +154,7 @@ _HOMES = {
         "Stats",
     ),
     "localspec.decoding.logprobs": ("TokenLogprob", "TopLogprob"),
-    "localspec.drafting.custom_shapes": ("Guesser", "Predictor"),
+    "localspec.drafting.custom_drafter": ("Guesser", "Predictor"),
 }
 
 

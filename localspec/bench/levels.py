@@ -12,7 +12,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from localspec.bench.model_file import Contender, contender, level_label
+from localspec.bench.plan import Contender, contender, level_label
 from localspec.errors import DiskSpaceError, InvalidOptionError, LocalspecError, ModelFileError
 from localspec.gguf.header import read_header
 from localspec.llama.quantize import QUANT_TYPES, quantize

@@ -1,11 +1,4 @@
-"""Rows of log-probabilities in 16 bit, and the distance of another row from one.
-
-The layout and the constants are those of llama-perplexity's base file (llama.cpp,
-tools/perplexity/perplexity.cpp), so that each program reads what the other wrote. A row is
-uint16, shape (row_words(n_vocab),): two float32 (step, floor), then one code for each id, with
-ln p = floor + step · code. Codes reach 16 nats below the top; what is less likely has code 0.
-Pure numpy: knows nothing of files and models.
-"""
+"""A mean over scored tokens and how sure it is."""
 
 from __future__ import annotations
 
@@ -17,7 +10,38 @@ import numpy.typing as npt
 
 from localspec.errors import EngineError
 
-__all__ = ["Distance", "Stored", "decode", "distance", "encode", "log_softmax", "row_words"]
+__all__ = [
+    "Distance",
+    "Estimate",
+    "Stored",
+    "decode",
+    "distance",
+    "encode",
+    "log_softmax",
+    "row_words",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """error: one standard error, tokens taken as independent."""
+
+    value: float
+    error: float
+
+    @classmethod
+    def of(cls, values: npt.ArrayLike) -> Estimate:
+        """The mean of at least two values, shape (n,); its error is σ / sqrt(n − 1), σ over n."""
+        array = np.asarray(values, np.float64)
+        return cls(float(array.mean()), float(array.std() / math.sqrt(len(array) - 1)))
+
+    @classmethod
+    def perplexity(cls, nll: npt.ArrayLike) -> Estimate:
+        """exp of the mean negative log-likelihood (nats); the error by exp's slope."""
+        mean = cls.of(nll)
+        value = math.exp(min(mean.value, 700.0))  # a float holds no more
+        return cls(value, value * mean.error)
+
 
 _HEAD = 4  # words
 _DEPTH = 16.0  # nats below the top that codes reach

@@ -13,8 +13,8 @@ from typing import Any
 
 from localspec.bench.configuration import Configuration
 from localspec.bench.plan import NO_DRAFT, PLAIN
-from localspec.bench.short_names import short_drafts, short_targets
 from localspec.bench.sweep_results import Board
+from localspec.bench.tables import short_drafts, short_targets
 
 __all__ = ["draw_plots", "pareto"]
 

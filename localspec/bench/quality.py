@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from localspec.bench.estimate import Estimate
-from localspec.bench.log_probs import Distance, Row, distance, log_softmax
-from localspec.bench.reader import DEFAULT_N_CTX, Conditions, Progress, Reader
+from localspec.bench.log_probs import Distance, Estimate, Row, distance, log_softmax
+from localspec.bench.reader import DEFAULT_N_CTX, Conditions, Progress, Reader, Text
 from localspec.bench.reference import Reference
-from localspec.bench.text import Text
 from localspec.errors import InvalidOptionError, VocabularyMismatchError
 from localspec.gguf.header import GGUFHeader, read_header
 from localspec.gguf.vocabulary_match import compare_vocabularies

@@ -14,13 +14,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from localspec.bench.file_rows import change
-from localspec.bench.model_file import Contender, contender
-from localspec.bench.plan import Plan
-from localspec.bench.quality_rows import QualityRow
-from localspec.bench.results import Results
-from localspec.bench.row_shapes import require_rows
-from localspec.bench.text import built_in, read_text
+from localspec.bench.plan import Contender, Plan, contender
+from localspec.bench.reader import built_in, read_text
+from localspec.bench.rows import QualityRow, Results, change, require_rows
 from localspec.bench.worker_process import worker_rows
 from localspec.errors import InvalidOptionError
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from localspec.bench.measure import Row
 from localspec.bench.quality import Quality, measure_quality
-from localspec.bench.quality_rows import AgreementRow, QualityRow
+from localspec.bench.reader import Text, built_in, read_text
 from localspec.bench.reference import Reference
-from localspec.bench.text import Text, built_in, read_text
+from localspec.bench.rows import AgreementRow, QualityRow
 from localspec.bench.worker import serve
 from localspec.errors import LocalspecError, VocabularyMismatchError
 from localspec.session.options import LoadOptions, parse

@@ -1,30 +1,145 @@
-"""A model that reads chunks of a fixed text and gives the rows of logits that are scored.
+"""A model that reads a fixed text in chunks and gives the rows of logits that are scored.
 
-Rows come a few at a time and are to be reduced at once, so that memory does not grow with the
-chunk: no array of n_ctx × n_vocab is ever made.
+The text is the built-in one or a file of the user's; of each chunk the second half is scored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 import numpy.typing as npt
 
-from localspec.bench.chunks import Chunks, chunk
-from localspec.bench.estimate import Estimate
-from localspec.bench.text import Text
-from localspec.errors import CancelledError
+from localspec.bench.log_probs import Estimate
+from localspec.errors import CancelledError, InvalidOptionError, TextError
 from localspec.llama.context import CancelFlag, Cancelled, Context
 from localspec.llama.devices import engine_identity, physical_cores
 from localspec.llama.model import Model
-from localspec.llama.vetting import vetted_header
+from localspec.llama.probe import vetted_header
 from localspec.session.options import LoadOptions
 
-__all__ = ["DEFAULT_N_CTX", "Conditions", "Progress", "Reader"]
+__all__ = [
+    "DEFAULT_N_CTX",
+    "Chunks",
+    "Conditions",
+    "Progress",
+    "Reader",
+    "Text",
+    "built_in",
+    "chunk",
+    "read_text",
+    "require_bytes",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """name: `built-in`, or the file's path as given."""
+
+    name: str
+    content: str = field(repr=False)
+
+    @property
+    def sha256(self) -> str:
+        """Of the UTF-8 bytes, in hexadecimal."""
+        return hashlib.sha256(self.content.encode()).hexdigest()
+
+
+def built_in() -> Text:
+    """Prose, instructions, maths, code, a dialogue and letters: about 7,000 tokens of English."""
+    raw = resources.files("localspec.bench").joinpath("texts/mixed.txt").read_bytes()
+    return Text("built-in", _without_last_newline(raw.decode().replace("\r\n", "\n")))
+
+
+def read_text(path: Path) -> Text:
+    """A UTF-8 file, less one newline at its end, as llama-perplexity reads it.
+
+    Raises TextError when it is a pipe, cannot be read, is not UTF-8, or is empty.
+    """
+    if path.exists() and not path.is_file():
+        raise TextError(
+            f"the text {path} is no file: it is read several times, so give a file on a disk"
+        )
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise TextError(f"the text {path} cannot be read: {error.strerror or error}") from None
+    try:
+        content = _without_last_newline(raw.decode())
+    except UnicodeDecodeError as error:
+        raise TextError(
+            f"the text {path} is not UTF-8: byte {error.start:,} is 0x{raw[error.start]:02X}. "
+            "Convert it, for example with `iconv -f LATIN1 -t UTF-8`"
+        ) from None
+    if not content.strip():
+        raise TextError(f"the text {path} is empty: give one of some thousand words")
+    return Text(str(path), content)
+
+
+def _without_last_newline(content: str) -> str:
+    return content[:-1] if content.endswith("\n") else content
+
+
+MIN_N_CTX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """ids: int32, shape (n_chunks, n_ctx), without the BOS that replaces a chunk's first id."""
+
+    ids: npt.NDArray[np.int32]
+
+    @property
+    def n_chunks(self) -> int:
+        """How many there are."""
+        return int(self.ids.shape[0])
+
+    @property
+    def n_ctx(self) -> int:
+        """Tokens of each."""
+        return int(self.ids.shape[1])
+
+    @property
+    def first(self) -> int:
+        """The first row of a chunk that is scored."""
+        return self.n_ctx // 2
+
+    @property
+    def n_scored(self) -> int:
+        """Tokens scored, of all chunks together."""
+        return self.n_chunks * (self.n_ctx - 1 - self.first)
+
+    def head(self, n_chunks: int | None) -> Chunks:
+        """The first n_chunks, at most; None is all."""
+        return Chunks(self.ids[:n_chunks])
+
+
+def require_bytes(n_bytes: int, n_ctx: int, text_name: str) -> None:
+    """Raises TextError where no vocabulary can make two chunks of so little text."""
+    if n_bytes < 2 * n_ctx:  # a token stands for a byte at least
+        raise TextError(
+            f"the text {text_name} has {n_bytes:,} bytes, and two chunks of {n_ctx:,} tokens need "
+            f"about {8 * n_ctx:,}: give a longer text"
+        )
+
+
+def chunk(ids: Sequence[int], n_ctx: int, text_name: str) -> Chunks:
+    """Cut `ids`. Raises TextError for fewer than two chunks, InvalidOptionError for tiny ones."""
+    if n_ctx < MIN_N_CTX:
+        raise InvalidOptionError(f"a chunk of {n_ctx} tokens is too short: use {MIN_N_CTX} or more")
+    n_chunks = len(ids) // n_ctx
+    if n_chunks < 2:
+        raise TextError(
+            f"the text {text_name} has {len(ids):,} tokens, and two chunks of {n_ctx:,} need "
+            f"{2 * n_ctx:,}: give a longer text, or a smaller n_ctx"
+        )
+    return Chunks(np.array(ids[: n_chunks * n_ctx], np.int32).reshape(n_chunks, n_ctx))
+
 
 DEFAULT_N_CTX = 512  # llama-perplexity's
 _ROWS_BYTES = 128 << 20  # of logits, returned by one decode

@@ -12,9 +12,9 @@ from typing import Any
 
 from localspec.bench.plots import draw_plots
 from localspec.bench.recommend import Limits
-from localspec.bench.render import as_html, as_markdown
 from localspec.bench.sections import sections
 from localspec.bench.sweep_results import Board
+from localspec.bench.tables import as_html, as_markdown
 from localspec.errors import DiskSpaceError
 
 __all__ = ["write_report"]

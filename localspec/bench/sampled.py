@@ -19,7 +19,7 @@ from localspec.decoding.teacher_forcing import Position
 from localspec.sampling.chain import distribution
 from localspec.sampling.distribution import Distribution, overlap, residual_mass
 from localspec.sampling.params import SamplingParams
-from localspec.sampling.top import Top
+from localspec.sampling.raw_law import Top
 
 __all__ = ["VERIFIERS", "accepted_laws", "expected_speed_up", "sampled_speed_ups"]
 

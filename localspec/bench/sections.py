@@ -12,9 +12,17 @@ from dataclasses import replace
 from localspec.bench.configuration import Configuration
 from localspec.bench.plan import NO_DRAFT, PLAIN
 from localspec.bench.recommend import Limits, recommend
-from localspec.bench.short_names import common_words, short_drafts, short_targets, shortened
 from localspec.bench.sweep_results import Board
-from localspec.bench.tables import LOSSY, MISSING, Section, Table
+from localspec.bench.tables import (
+    LOSSY,
+    MISSING,
+    Section,
+    Table,
+    common_words,
+    short_drafts,
+    short_targets,
+    shortened,
+)
 
 __all__ = ["sections", "speed_table"]
 

@@ -15,13 +15,19 @@ from time import perf_counter
 from typing import Any
 
 from localspec.bench.configuration import Configuration, failed_configuration, summarise
-from localspec.bench.file_rows import change, file_rows, is_replaced, require_same_files
 from localspec.bench.machine import this_machine
 from localspec.bench.measure import Work
 from localspec.bench.plan import PairPlan, Plan
 from localspec.bench.prompts import BenchPrompt
-from localspec.bench.results import Results
-from localspec.bench.row_shapes import VERSION, require_rows
+from localspec.bench.rows import (
+    VERSION,
+    Results,
+    change,
+    file_rows,
+    is_replaced,
+    require_rows,
+    require_same_files,
+)
 from localspec.bench.worker import job_of
 from localspec.bench.worker_process import worker_rows
 from localspec.errors import InvalidOptionError

@@ -11,11 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from localspec.bench.configuration import Configuration, configuration_of
-from localspec.bench.intervals import Interval, median_interval
+from localspec.bench.configuration import Configuration, Interval, configuration_of, median_interval
 from localspec.bench.plan import PLAIN, predicted_name
-from localspec.bench.quality_rows import AgreementRow, QualityRow, agreement_of, quality_of
-from localspec.bench.row_shapes import require_rows
+from localspec.bench.rows import AgreementRow, QualityRow, agreement_of, quality_of, require_rows
 from localspec.errors import InvalidOptionError
 
 __all__ = ["Board", "Check", "read_board"]

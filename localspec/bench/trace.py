@@ -16,7 +16,7 @@ from localspec.decoding.event_json import as_json
 from localspec.decoding.events import Event, Finished
 from localspec.decoding.teacher_forcing import Position
 from localspec.errors import InvalidOptionError
-from localspec.sampling.top import Top
+from localspec.sampling.raw_law import Top
 from localspec.session.options import Options, parse
 from localspec.session.session import Prompt, Session
 

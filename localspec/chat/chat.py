@@ -21,9 +21,8 @@ from localspec.chat.engine_thread import (
     Speaker,
     Talker,
 )
-from localspec.chat.figures import Figures
 from localspec.chat.fitting import Fitted, answer_room, fit
-from localspec.chat.live_answer import Live
+from localspec.chat.live_answer import Figures, Live
 from localspec.chat.saved import SavedChat
 from localspec.chat.settings import ChatSettings
 from localspec.chat.thinking import opens_thinking, split

@@ -16,6 +16,9 @@ from typing import Any, Protocol, TypeAlias
 
 from localspec.decoding.events import Event, Finished, Round
 from localspec.errors import CancelledError, LocalspecError
+from localspec.models.references import pair_draft, resolve
+from localspec.session.options import LoadOptions, parse
+from localspec.session.session import Session
 
 __all__ = [
     "Answered",
@@ -27,6 +30,7 @@ __all__ = [
     "Order",
     "Speaker",
     "Talker",
+    "open_pair",
 ]
 
 _log = logging.getLogger(__name__)
@@ -218,3 +222,42 @@ class Speaker:
             _log.exception("an order failed")
         words = f"{type(error).__name__}: {error}" if is_bug else str(error)
         self.news.put(Failed(words, answer_id, is_bug))
+
+
+class _Talker(Session):
+    """A session that prepares itself before the first answer, in the thread that decodes."""
+
+    def prepare(self, on_note: Callable[[str], None]) -> str | None:
+        """Measure what the first answer would need; whether the draft model pays, in words."""
+        if self.exact:
+            on_note("exact mode: looking for batch sizes with the bits of single steps …")
+            self.exact_sizes(
+                lambda depth: on_note(f"exact mode: comparing batch sizes at depth {depth:,} …")
+            )
+        if not self.can_draft:
+            return None
+        on_note("measuring what decoding costs here …")
+        _ = self.costs
+        outlook = self.outlook()
+        return outlook.words if outlook is not None else None
+
+
+def open_pair(order: Order, tell: Callable[[News], None]) -> Talker:
+    """Resolve, fetch and load. Raises a LocalspecError that says what to do next."""
+    options = parse(LoadOptions, order.options)
+    wanted = pair_draft(order.target) if order.draft == "auto" else order.draft
+    target = _resolve(order.target, "target", tell)
+    draft = _resolve(wanted, "draft", tell) if wanted is not None else None
+    names = target.name if draft is None else f"{target.name} + {draft.name}"
+    tell(Loading(f"loading {names} …"))
+    return _Talker(target, draft, options)
+
+
+def _resolve(reference: str, role: str, tell: Callable[[News], None]) -> Path:
+    tell(Loading(f"looking for {reference} …"))
+    return resolve(
+        reference,
+        role=role,
+        on_progress=lambda label, done, total: tell(Fetching(label, done, total)),
+        on_note=lambda note: tell(Loading(note)),
+    )

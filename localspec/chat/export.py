@@ -12,8 +12,7 @@ from typing import Any
 from localspec.chat.conversation import Conversation
 from localspec.chat.thinking import split
 from localspec.errors import SavedChatError
-from localspec.session.marks import mark_all
-from localspec.session.marks_html import LEGEND, figures, marked
+from localspec.session.marks import LEGEND, figures, mark_all, marked
 
 __all__ = ["FORMATS", "export", "to_html", "to_json", "to_markdown"]
 

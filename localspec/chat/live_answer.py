@@ -1,16 +1,113 @@
-"""An answer while it grows."""
+"""The figures of an answer while it grows. Every one is counted or timed in this answer; the
+speed-up is an estimate against the measured time of a plain step, and is called one.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from localspec.chat.conversation import Turn
-from localspec.chat.figures import Figures
 from localspec.chat.thinking import split
 from localspec.decoding.events import Round
 from localspec.session.marks import MarkedText
 
-__all__ = ["Live"]
+__all__ = ["Figures", "Live"]
+
+_RECENT_S = 2.0
+_N_HISTORY = 60
+
+
+class Figures:
+    """Feed it rounds; times are seconds of decoding, as the rounds tell them."""
+
+    def __init__(self) -> None:
+        self.n_tokens = 0
+        self.n_passes = 0
+        self.n_accepted = 0
+        self.n_rejected = 0
+        self.elapsed_s = 0.0
+        self.draft_s = 0.0
+        self.verify_s = 0.0
+        self.n_draft = 0  # of the last round
+        self.depth = 0  # committed tokens, prompt included
+        self.first_token_s: float | None = None  # from the question to the first text
+        self.history: deque[float] = deque(maxlen=_N_HISTORY)  # tokens per second, round by round
+        self._plain_s = 0.0
+        self._plain_of_s = 0.0  # the decoding time that the estimate covers
+        self._recent: deque[tuple[int, float]] = deque()
+        self._recent_s = 0.0
+        self._recent_n = 0
+
+    def add(self, round_: Round, plain_s: float | None) -> None:
+        """Count a round. plain_s: what a plain step takes at this depth, None when unknown."""
+        if not round_.tokens:
+            return
+        n = sum(token.committed for token in round_.tokens)
+        self.n_tokens += n
+        self.n_passes += 1
+        self.n_accepted += round_.n_accepted
+        self.n_rejected += sum(token.verdict == "rejected" for token in round_.tokens)
+        self.elapsed_s += round_.elapsed_s
+        self.draft_s += round_.draft_s
+        self.verify_s += round_.verify_s
+        self.n_draft = round_.n_draft
+        self.depth = round_.depth + n
+        if plain_s is not None:
+            self._plain_s += n * plain_s
+            self._plain_of_s += round_.elapsed_s
+        self._recent.append((n, round_.elapsed_s))
+        self._recent_n += n
+        self._recent_s += round_.elapsed_s
+        while len(self._recent) > 1 and self._recent_s - self._recent[0][1] >= _RECENT_S:
+            old_n, old_s = self._recent.popleft()
+            self._recent_n -= old_n
+            self._recent_s -= old_s
+        self.history.append(self.now)
+
+    def settle(self, n_tokens: int) -> None:
+        """The answer is complete and has so many tokens: the one that ended it is none of them."""
+        self.n_tokens = n_tokens
+
+    @property
+    def now(self) -> float:
+        """Tokens per second over the last two seconds of decoding."""
+        return self._recent_n / self._recent_s if self._recent_s > 0 else 0.0
+
+    @property
+    def mean(self) -> float:
+        """Tokens per second of decoding so far."""
+        return self.n_tokens / self.elapsed_s if self.elapsed_s > 0 else 0.0
+
+    @property
+    def speed_up(self) -> float | None:
+        """Speed over plain decoding, estimated.
+
+        None while plain decoding was not measured, and while no guess was judged: that is plain
+        decoding, and the ratio would only tell how far the measured cost of a step is off.
+        """
+        if self.acceptance is None or self._plain_of_s <= 0:
+            return None
+        return self._plain_s / self._plain_of_s
+
+    @property
+    def acceptance(self) -> float | None:
+        """accepted / judged, None when nothing was judged."""
+        judged = self.n_accepted + self.n_rejected
+        return self.n_accepted / judged if judged else None
+
+    @property
+    def tokens_per_pass(self) -> float:
+        """Tokens for each pass of the target."""
+        return self.n_tokens / self.n_passes if self.n_passes else 0.0
+
+    @property
+    def split(self) -> tuple[float, float, float]:
+        """Shares of the time: draft, verification, other."""
+        if self.elapsed_s <= 0:
+            return (0.0, 0.0, 0.0)
+        draft, verify = self.draft_s / self.elapsed_s, self.verify_s / self.elapsed_s
+        return draft, verify, max(0.0, 1.0 - draft - verify)
 
 
 @dataclass(slots=True)

@@ -140,7 +140,7 @@ def bench(ctx: click.Context, /, **given: Any) -> None:
 def report(folder: Path, max_memory: int | None, max_kl: float | None) -> None:
     """Write report, CSV and plots of FOLDER again; no model is loaded."""
     from localspec.bench.report import write_report
-    from localspec.bench.results import read_rows
+    from localspec.bench.rows import read_rows
     from localspec.bench.sweep_results import read_board
 
     board = read_board(read_rows(folder))
@@ -157,9 +157,9 @@ def report(folder: Path, max_memory: int | None, max_kl: float | None) -> None:
 def compare(a: Path, b: Path, across: bool) -> None:
     """The configurations that sweeps A and B share, side by side."""
     from localspec.bench.compare import compare as compared
-    from localspec.bench.results import read_rows
+    from localspec.bench.rows import read_rows
     from localspec.bench.sweep_results import read_board
-    from localspec.bench.terminal import table_lines
+    from localspec.bench.tables import table_lines
 
     found = compared(read_board(read_rows(a)), read_board(read_rows(b)), across=across)
     for words in found.differences:
@@ -173,7 +173,7 @@ def _summary(board: Board, folder: Path, limits: Limits) -> None:
     """Table, chart and recommendation on stdout."""
     from localspec.bench.recommend import recommend
     from localspec.bench.sections import speed_table
-    from localspec.bench.terminal import chart_lines, table_lines
+    from localspec.bench.tables import chart_lines, table_lines
     from localspec.errors import EngineError
 
     _lines([*table_lines(speed_table(board), _width()), ""])

@@ -11,19 +11,16 @@ from typing import Any
 
 import click
 
-from localspec.bench.chunks import require_bytes
 from localspec.bench.levels import Making, levels, require_types
-from localspec.bench.model_file import Contender, contender, unique_labels
-from localspec.bench.plan import NO_DRAFT, Plan
+from localspec.bench.plan import NO_DRAFT, Contender, Plan, contender, unique_labels
 from localspec.bench.prompts import read_prompts, select
 from localspec.bench.quality_sweep import QualitySweep
-from localspec.bench.reader import DEFAULT_N_CTX
+from localspec.bench.reader import DEFAULT_N_CTX, read_text, require_bytes
 from localspec.bench.recommend import Limits
 from localspec.bench.report import write_report
-from localspec.bench.results import Results
+from localspec.bench.rows import Results
 from localspec.bench.sweep import Sweep
 from localspec.bench.sweep_results import Board, read_board
-from localspec.bench.text import read_text
 from localspec.cli.bench_progress import Display, making, shown
 from localspec.cli.loading import fetch
 from localspec.errors import CancelledError, InvalidOptionError

@@ -33,8 +33,7 @@ _SWITCH_S = 0.0005
 def chat(prompt: str | None, **given: Any) -> None:
     """Chat with a model and see its guesses. PROMPT is asked at once."""
     from localspec.chat.chat import Chat
-    from localspec.chat.engine_thread import Speaker
-    from localspec.chat.opening import open_pair
+    from localspec.chat.engine_thread import Speaker, open_pair
     from localspec.chat.saved import SavedChat, list_chats
     from localspec.chat.settings import ChatSettings
 

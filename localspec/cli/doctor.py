@@ -148,7 +148,7 @@ def _priced(target: Path | None, draft: Path | None) -> list[tuple[str, str]]:
 def _asked(model: str, draft: str | None) -> Iterator[tuple[str, str]]:
     """The models of the command line, checked and tried as a load would; its errors come out."""
     from localspec.cli.models_commands import present_files
-    from localspec.llama.vetting import vetted_header
+    from localspec.llama.probe import vetted_header
 
     paths = present_files(model)
     if draft is not None:
@@ -162,7 +162,7 @@ def _asked(model: str, draft: str | None) -> Iterator[tuple[str, str]]:
 
 
 def _system_memory() -> str:
-    from localspec.llama.ram import free_ram
+    from localspec.llama.memory import free_ram
 
     try:
         ram = free_ram()

@@ -32,7 +32,7 @@ _COMMANDS = {
     "replay": ("localspec.cli.replay", "replay", "What other drafts would have made of a trace."),
     "models": ("localspec.cli.models_commands", "models", "List, fetch and inspect models."),
     "quantize": ("localspec.cli.models_commands", "quantize", "Make another quant level."),
-    "config": ("localspec.cli.config", "config", "The settings file."),
+    "config": ("localspec.cli.settings", "config", "The settings file."),
     "doctor": ("localspec.cli.doctor", "doctor", "What this machine has, and what is missing."),
 }
 
@@ -85,7 +85,7 @@ def cli(ctx: click.Context) -> None:
 
 
 def _settings() -> dict[str, Any]:
-    from localspec.cli.settings_file import default_map, read_settings
+    from localspec.cli.settings import default_map, read_settings
 
     return dict(default_map(read_settings()))
 

@@ -15,8 +15,7 @@ FIXED = (1, 2, 3, 4, 6, 8, 12, 16)
 @click.argument("trace", type=click.Path(path_type=Path))
 def replay(trace: Path) -> None:
     """Expected tokens per second of other drafts for TRACE, made by `run --trace`."""
-    from localspec.bench.policies import table
-    from localspec.bench.replay import Recording
+    from localspec.bench.replay import Recording, table
     from localspec.bench.trace import read_trace
 
     found = read_trace(trace)

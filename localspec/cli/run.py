@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localspec.cli.main import EXIT_INTERRUPTED
-from localspec.cli.options import chosen_options, shared_options
-from localspec.cli.structured import structured, structured_options
+from localspec.cli.options import chosen_options, chosen_shape, shaping_options, shared_options
 from localspec.errors import InvalidOptionError, LocalspecError
 from localspec.visible import visible
 
@@ -29,7 +28,7 @@ __all__ = ["run"]
 @click.command()
 @click.argument("prompt", required=False)
 @shared_options
-@structured
+@shaping_options
 @click.option("--raw", is_flag=True, help="Continue the text; no chat template.")
 @click.option("--system", help="System message.")
 @click.option("--show-draft", is_flag=True, help="Show accepted and rejected tokens.")
@@ -42,7 +41,7 @@ def run(prompt: str | None, **given: Any) -> None:
     from localspec.session.options import Options, parse
 
     loading, answer = chosen_options(given)  # a wrong one is told before gigabytes are loaded
-    answer.update(structured_options(given))
+    answer.update(chosen_shape(given))
     parse(Options, answer)
     if given["as_json"] and given["show_draft"]:
         raise InvalidOptionError("--json and --show-draft exclude each other")

@@ -22,18 +22,30 @@ from localspec.control.timing import (
 )
 from localspec.llama.context import Context
 from localspec.models.stored_costs import load_costs, save_costs
-from localspec.session.pair import Pair
 
-__all__ = ["Pricing"]
+__all__ = ["MeasuredCosts"]
 
 _TARGET_BUDGET_S, _DRAFT_BUDGET_S = 0.7, 0.3
 
 
-class Pricing:
-    """Measures when it is first asked. The pair must be idle then; Cancelled may come out."""
+class MeasuredCosts:
+    """Measures when it is first asked. The contexts must be idle then; Cancelled may come out.
 
-    def __init__(self, pair: Pair) -> None:
-        self._pair = pair
+    settings: what the speed of a context depends on besides its file, the key of what is kept.
+    exact: verification may use only the sizes that exact_sizes() finds.
+    """
+
+    def __init__(
+        self,
+        target: Context,
+        draft: Context | None,
+        settings: Callable[[Context], dict[str, Any]],
+        *,
+        exact: bool,
+    ) -> None:
+        self._target, self._draft = target, draft
+        self._settings_of = settings
+        self._exact = exact
         self._costs: Costs | None = None
         self._sizes: frozenset[int] | None = None
 
@@ -45,12 +57,12 @@ class Pricing:
     def costs(self) -> Costs:
         """T and D: measured now, within about a second, or stored and fitted to today's speed."""
         if self._costs is None:
-            costs = Costs(undo=measure_undo(self._pair.target))
+            costs = Costs(undo=measure_undo(self._target))
             for context, table, role in self._tables(costs):
                 stored = load_costs(context.model.path, self._settings(context, role))
                 is_stored = stored is not None and table.load_json(stored)
                 self._measure(context, table, is_stored=is_stored)
-            if self._pair.options.exact:
+            if self._exact:
                 costs.may_verify = self.exact_sizes().__contains__
             self._costs = costs
             self.keep()
@@ -81,7 +93,7 @@ class Pricing:
         on_depth: called with each depth that is about to be probed.
         """
         if self._sizes is None:
-            target = self._pair.target
+            target = self._target
             settings = {**self._settings(target, "exact"), "n_ctx": target.n_ctx}
             stored = load_costs(target.model.path, settings)
             if stored is not None and _are_sizes(stored.get("sizes")):
@@ -98,7 +110,7 @@ class Pricing:
                 save_costs(context.model.path, self._settings(context, role), table.to_json())
 
     def _measure(self, context: Context, table: CostTable, *, is_stored: bool) -> None:
-        is_target = context is self._pair.target
+        is_target = context is self._target
         if is_stored:
             if renew(context, table, all_rows=is_target):
                 return
@@ -112,13 +124,13 @@ class Pricing:
         )
 
     def _tables(self, costs: Costs) -> list[tuple[Context, CostTable, str]]:
-        tables = [(self._pair.target, costs.target, "target")]
-        if self._pair.draft is not None:
-            tables.append((self._pair.draft, costs.draft, "draft"))
+        tables = [(self._target, costs.target, "target")]
+        if self._draft is not None:
+            tables.append((self._draft, costs.draft, "draft"))
         return tables
 
     def _settings(self, context: Context, role: str) -> dict[str, Any]:
-        return {**self._pair.settings(context), "role": role}
+        return {**self._settings_of(context), "role": role}
 
 
 def _are_sizes(found: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from localspec.decoding.controller import Pace
 from localspec.sampling.distribution import Distribution
-from localspec.sampling.top import Top
+from localspec.sampling.raw_law import Top
 
 __all__ = ["Draft", "Drafter"]
 

@@ -30,8 +30,7 @@ from localspec.decoding.events import (
     RoundToken,
     Stats,
 )
-from localspec.decoding.logprobs import LogprobReader, TokenLogprob
-from localspec.decoding.prompt_logprobs import read_prompt
+from localspec.decoding.logprobs import LogprobReader, TokenLogprob, read_prompt
 from localspec.decoding.round_tokens import RoundTokens
 from localspec.decoding.target_law import TargetLaw
 from localspec.decoding.text_release import TextRelease

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from localspec.decoding.events import Alternative, Event, Finished, Prefill, Round, RoundToken
-from localspec.decoding.logprob_json import logprob_from_json, logprob_json, piece_from_json
+from localspec.decoding.logprobs import logprob_from_json, logprob_json, piece_from_json
 
 __all__ = ["as_json", "round_from_json"]
 

@@ -11,8 +11,7 @@ from localspec.decoding.draft import Draft
 from localspec.decoding.events import Alternative, RoundToken, Verdict
 from localspec.decoding.logprobs import LogprobReader, TokenLogprob
 from localspec.sampling.distribution import Distribution
-from localspec.sampling.raw_law import RawLaw
-from localspec.sampling.top import Top
+from localspec.sampling.raw_law import RawLaw, Top
 
 __all__ = ["RoundTokens"]
 

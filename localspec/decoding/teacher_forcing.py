@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from localspec.llama.context import Context
-from localspec.sampling.top import Top
+from localspec.sampling.raw_law import Top
 
 __all__ = ["Position", "read_positions"]
 

@@ -1,14 +1,6 @@
-"""Drafters that others wrote, in three shapes, made safe.
+"""The two small shapes that a drafter of one's own may have; the third is the Drafter protocol.
 
-- `guess(ids, n_max)` returns up to n_max ids: a phrase table, a retrieval store.
-- `predict(ids)` returns the law of the next token (a Distribution, or an array of n_vocab
-  probabilities): a small model. The token is drawn here, so that q is what it was drawn from.
-- `propose(ids, pace)` and the rest of the Drafter protocol, for full control.
-
-Whatever they return, the law of the text stays the target's. A guess is judged as a given token,
-with a one-hot q: given any draft that was chosen without knowledge of the coins, each verifier
-returns a sample of p. A predicted q need not be good, only a distribution, since the draw is ours.
-What cannot be used at all (unknown ids, exceptions, no distribution) raises DrafterError.
+Knows nothing of how they are run: own_drafter.py does that, safely.
 """
 
 from __future__ import annotations
@@ -17,20 +9,89 @@ import itertools
 import operator
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from localspec.decoding.controller import Pace
+from localspec.decoding.controller import Pace, Source
 from localspec.decoding.draft import Draft, Drafter
-from localspec.drafting.custom_shapes import Guesser, Predictor, shape_of
-from localspec.drafting.metered_pace import MeteredPace
 from localspec.errors import DrafterError, LocalspecError
 from localspec.llama.context import Cancelled
 from localspec.sampling.distribution import Distribution
 
-__all__ = ["OwnDrafter"]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from localspec.sampling.distribution import Distribution
+
+__all__ = ["Guesser", "MeteredPace", "OwnDrafter", "Predictor", "shape_of"]
+
+_SHAPES = ("propose", "predict", "guess")
+
+
+class Guesser(Protocol):
+    """The least that a drafter needs: ids that may follow."""
+
+    def guess(self, ids: Sequence[int], n_max: int) -> Sequence[int]:
+        """Up to n_max ids (more are cut) to follow `ids`, the text so far; may be empty."""
+
+
+class Predictor(Protocol):
+    """A drafter that says how likely each next token is."""
+
+    def predict(self, ids: Sequence[int]) -> Distribution | npt.NDArray[np.floating[Any]]:
+        """The law of the token after `ids`: committed tokens, then those drafted in this round.
+
+        A Distribution, or float probabilities of shape (n_vocab,); their sum is 1 to 1e-6.
+        """
+
+
+def shape_of(drafter: object) -> str | None:
+    """`propose`, `predict` or `guess`, whichever the object has first; None for no drafter."""
+    if isinstance(drafter, type):
+        return None
+    return next((name for name in _SHAPES if callable(getattr(drafter, name, None))), None)
+
+
+class MeteredPace:
+    """The pace itself, and `n_granted`: tokens that take() and copy() allowed."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self.n_granted = 0
+
+    def source(self, match_length: int, n_available: int, n_missing: int | None) -> Source:
+        """As the pace says."""
+        return self._pace.source(match_length, n_available, n_missing)
+
+    def another(self) -> bool:
+        """As the pace says."""
+        return self._pace.another()
+
+    def take(self, confidence: float) -> bool:
+        """As the pace says, counted."""
+        granted = self._pace.take(confidence)
+        self.n_granted += granted
+        return granted
+
+    def copy(self, match_length: int, n_available: int) -> int:
+        """As the pace says, counted."""
+        n = self._pace.copy(match_length, n_available)
+        self.n_granted += n
+        return n
+
+    def trim(self) -> int:
+        """As the pace says."""
+        return self._pace.trim()
+
+    def worth(self) -> tuple[float, ...]:
+        """As the pace says."""
+        return self._pace.worth()
+
+    def decoded(self, n_tokens: int, depth: int, seconds: float) -> None:
+        """Costs of a strange drafter are not those of the draft model."""
 
 
 N_MAX = 64  # rows of one verification; a longer guess is cut

@@ -21,8 +21,7 @@ from localspec.sampling.distribution import Distribution
 from localspec.sampling.dry import Dry
 from localspec.sampling.mask import best_allowed
 from localspec.sampling.params import SamplingParams
-from localspec.sampling.raw_law import RawLaw
-from localspec.sampling.top import Top
+from localspec.sampling.raw_law import RawLaw, Top
 from localspec.sampling.truncation import softmax
 
 __all__ = ["ModelDrafter"]

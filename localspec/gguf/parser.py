@@ -8,17 +8,17 @@ say or a ModelFileError.
 from __future__ import annotations
 
 import mmap
+import re
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from localspec.errors import ModelFileError
-from localspec.gguf.other_formats import describe
 from localspec.gguf.tensors import Tensor, check_tensors
 from localspec.gguf.types import SCALARS
 
-__all__ = ["Array", "ParsedFile", "parse_file"]
+__all__ = ["Array", "ParsedFile", "describe", "parse_file"]
 
 _STRING, _ARRAY = 8, 9
 _MAX_KEYS, _MAX_TENSORS, _MAX_TEXT, _MAX_DIMS = 1 << 16, 1 << 18, 1 << 26, 8
@@ -207,3 +207,26 @@ class _Parser:
 def _shown(name: str) -> str:
     """A name for a message; damage can make it long."""
     return repr(name if len(name) <= 64 else f"{name[:64]}…")
+
+
+_CONVERT = "convert the model with llama.cpp's convert_hf_to_gguf.py, or fetch a .gguf"
+
+_BEGINNINGS: tuple[tuple[bytes, str], ...] = (
+    (rb"version https://git-lfs", "is a Git LFS pointer, not the model: run `git lfs pull`"),
+    (rb"FUGG", "is a big-endian GGUF: fetch a little-endian one"),
+    (rb"lmgg|fmgg|tjgg|algg|ggml|ggmf|ggjt", f"is in a format before GGUF (GGML): {_CONVERT}"),
+    (rb"(?s).{8}\{\s*\"", f"is a safetensors file: {_CONVERT}"),
+    (rb"PK\x03\x04", f"is a zip archive (a PyTorch checkpoint, or packed): {_CONVERT}"),
+    (rb"\x80[\x02-\x05]", f"is a Python pickle, which is never opened: {_CONVERT}"),
+    (rb"\x1f\x8b|\x28\xb5\x2f\xfd|BZh|\xfd7zXZ", "is compressed: unpack it first"),
+    (rb"(?i)\s*<(!doctype|html|\?xml)", "is a web page, perhaps an error's: fetch it again"),
+    (rb"\s*[\{\[]", f"is JSON, such as a model's config: {_CONVERT}"),
+)  # fmt: skip
+
+
+def describe(beginning: bytes) -> str:
+    """What the file is and what to do, to follow its name. beginning: its first 64 bytes."""
+    for pattern, words in _BEGINNINGS:
+        if re.match(pattern, beginning):
+            return words
+    return f"is not a GGUF file (it begins with {beginning[:4]!r}): {_CONVERT}"

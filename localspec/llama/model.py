@@ -25,7 +25,7 @@ class Model:
     whatever was asked. mmap: read the weights where they lie in the page cache; on a CPU it costs
     memory for those that are repacked. allocate False: the structure alone, without weights; such
     a model must not decode. Raises ModelFileError when llama.cpp cannot load the file; one that
-    was not vetted (localspec.llama.vetting) may end the process.
+    was not vetted (localspec.llama.probe) may end the process.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
-"""A model tried out in a short-lived process, so that what kills native code kills that one.
+"""Is this file safe to hand to llama.cpp? Asked once for each file and engine, then remembered.
 
-Run as a module it is that process: the path as its argument, one line of JSON as its answer.
+First what its bytes say (localspec.gguf), then whether this build knows its architecture, then
+a trial in a process of its own.
 """
 
 from __future__ import annotations
@@ -11,16 +12,65 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from localspec.errors import EngineError, LocalspecError, ModelFileError
+from localspec.gguf.header import GGUFHeader, read_header
+from localspec.gguf.model_checks import check_model
+from localspec.gguf.model_kind import require_language_model
+from localspec.llama.architectures import knows_architecture
 from localspec.llama.context import Context
-from localspec.llama.devices import physical_cores
+from localspec.llama.devices import engine_identity, physical_cores
 from localspec.llama.model import Model
 from localspec.llama.rollback import rollback_refused
 from localspec.llama.vocabulary import Vocabulary
+from localspec.models.stored_costs import load_costs, save_costs
 from localspec.processes import death, environment, module_command
 
-__all__ = ["examine", "probe"]
+__all__ = ["examine", "probe", "vet", "vetted_header"]
+
+_CHECKS = 1  # counted up when a check is added, so that files are asked again
+
+
+def vetted_header(path: Path, role: str, notes: list[str]) -> GGUFHeader:
+    """The header of a language model that llama.cpp can be given without harm.
+
+    role: such as `target`. notes: gets a line when the file could not be tried out. Raises
+    ModelNotFoundError, ModelFileError, ModelKindError.
+    """
+    header = read_header(path)
+    require_language_model(header, role)
+    vet(header, notes)
+    return header
+
+
+def vet(header: GGUFHeader, notes: list[str]) -> None:
+    """As vetted_header, for a header that was read already."""
+    key = _key(header)
+    if load_costs(header.path, key) is not None:
+        return
+    check_model(header)
+    if not knows_architecture(header.architecture):
+        raise ModelFileError(
+            f"{header.path} is a model of the architecture {header.architecture!r}, which this "
+            f"build of llama.cpp does not know: update it (pip install --upgrade "
+            "llama-cpp-python), or choose another model"
+        )
+    reason = probe(header.path, header.total_size_bytes)
+    if reason is None:
+        save_costs(header.path, key, {"passed": True})
+    else:
+        notes.append(f"{header.path.name} was not tried out before it was loaded: {reason}")
+
+
+def _key(header: GGUFHeader) -> dict[str, Any]:
+    others = [part.stat() for part in header.parts[1:]]
+    return {
+        "vetted": _CHECKS,
+        "engine": list(engine_identity()),
+        "parts": [[status.st_size, status.st_mtime_ns] for status in others],
+    }
+
 
 _TRIED_WHOLE = 4 << 30  # bytes; of a larger file only the structure is tried, not the weights
 _SMALL = 64 << 20  # bytes; ggml's threads wait by spinning, which hurts small models most

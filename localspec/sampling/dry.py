@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from localspec.llama.vocabulary import Vocabulary
 from localspec.sampling.params import SamplingParams
 
-__all__ = ["Breakers", "Dry"]
+__all__ = ["Breakers", "Dry", "sequence_breakers"]
 
 # token -> the tails behind it that complete a breaker; () where the token holds a whole one
 Breakers = Mapping[int, Sequence[tuple[int, ...]]]
@@ -85,3 +86,39 @@ def _follows(recent: npt.NDArray[np.int64], i: int, tail: tuple[int, ...]) -> bo
     """Is the token i from the end followed by `tail`?"""
     start = len(recent) - i
     return len(tail) <= i and recent[start : start + len(tail)].tolist() == list(tail)
+
+
+_MAX_BYTES, _MAX_TAIL = 40, 20
+
+
+def sequence_breakers(
+    vocabulary: Vocabulary, texts: Sequence[str]
+) -> dict[int, list[tuple[int, ...]]]:
+    """token -> tails: () where it holds a whole breaker; else what completes one behind it."""
+    words = [vocabulary.spelled(token) for token in range(vocabulary.n_tokens)]
+    found: dict[int, list[tuple[int, ...]]] = {}
+    for text in texts:
+        breaker = text.encode()[:_MAX_BYTES]
+        for token, word in enumerate(words):
+            if breaker in word:
+                found.setdefault(token, []).append(())
+                continue
+            for n in _overlaps(word, breaker):
+                tail = tuple(_tail(vocabulary, breaker[n:]))
+                if tail and tail not in found.get(token, ()):
+                    found.setdefault(token, []).append(tail)
+    return found
+
+
+def _overlaps(word: bytes, breaker: bytes) -> list[int]:
+    """How many bytes of the breaker end the word, for each way that they can."""
+    return [n for n in range(1, min(len(word), len(breaker))) if word.endswith(breaker[:n])] + (
+        [len(word)] if len(word) < len(breaker) and breaker.startswith(word) and word else []
+    )
+
+
+def _tail(vocabulary: Vocabulary, rest: bytes) -> list[int]:
+    try:
+        return vocabulary.spell(rest.decode("utf-8").encode())[:_MAX_TAIL]
+    except UnicodeDecodeError:  # the word ends within a character
+        return []

@@ -1,12 +1,8 @@
-"""Many prompts, one after the other, so that no answer depends on the ones before it.
-
-Each prompt has a seed of its own, made from the batch's seed and its index, and begins with the
-cache that a cold run would have: of what is there, only whole prefill batches are kept, which a
-cold run would evaluate in the same shapes. So order, grouping and resuming change nothing.
-"""
+"""How far a batch is: a bar on stderr, a function of the caller, or nothing."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -22,12 +18,46 @@ from localspec.errors import (
     ResultsFileError,
 )
 from localspec.sampling.seeds import resolve_seed
-from localspec.session.batch_answer import Answered
-from localspec.session.batch_file import ResultsFile
-from localspec.session.batch_progress import Progress, progress_bar
+from localspec.session.batch_results import Answered, ResultsFile
 from localspec.session.completion import Completion
 
-__all__ = ["Asker", "complete_many", "seed_of"]
+__all__ = ["Asker", "Progress", "complete_many", "progress_bar", "seed_of"]
+
+
+class Progress:
+    """Counts, and tells `show(done, total)`; total None while nobody knows it."""
+
+    def __init__(self, show: Callable[[int, int | None], None], total: int | None) -> None:
+        self._show = show
+        self._total = total
+        self._n_done = 0
+
+    def advance(self) -> None:
+        """One more prompt has its answer or its error."""
+        self._n_done += 1
+        self._show(self._n_done, self._total)
+
+
+@contextlib.contextmanager
+def progress_bar(
+    wanted: bool | Callable[[int, int | None], None], total: int | None
+) -> Iterator[Progress]:
+    """wanted True draws a bar with rich, in a terminal or a notebook; a function is called."""
+    if callable(wanted):
+        yield Progress(wanted, total)
+        return
+    if not wanted:
+        yield Progress(lambda done, total: None, total)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("prompts"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task("", total=total)
+        yield Progress(lambda done, _total: bars.update(task, completed=done), total)
+
 
 Item: TypeAlias = Any
 

@@ -12,12 +12,9 @@ import numpy.typing as npt
 
 from localspec.decoding.event_json import as_json
 from localspec.decoding.events import Event, Finished, Round, Stats
-from localspec.decoding.logprob_json import logprob_json
-from localspec.decoding.logprobs import TokenLogprob
-from localspec.session.marks import mark_all
-from localspec.session.marks_html import figures, fragment
-from localspec.session.promise import Promise
-from localspec.session.recipe import Recipe
+from localspec.decoding.logprobs import TokenLogprob, logprob_json
+from localspec.session.marks import figures, fragment, mark_all
+from localspec.session.recipe import Promise, Recipe
 from localspec.session.tool_calls import ToolCall, assistant_message, split_tool_calls
 
 __all__ = ["Completion"]

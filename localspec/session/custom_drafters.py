@@ -15,8 +15,7 @@ import numpy as np
 from localspec.control.costs import Costs, CostTable
 from localspec.control.custom_controller import OwnController
 from localspec.control.expected_value import Experience
-from localspec.drafting.custom_drafter import OwnDrafter
-from localspec.drafting.custom_shapes import shape_of
+from localspec.drafting.custom_drafter import OwnDrafter, shape_of
 from localspec.errors import DrafterError, LocalspecError, PluginError
 from localspec.llama.vocabulary import Vocabulary
 from localspec.session.options import DRAFTERS

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from localspec.control.costs import Costs
 from localspec.control.economics import Outlook, look
-from localspec.control.measured_costs import Pricing
+from localspec.control.measured_costs import MeasuredCosts
 from localspec.decoding.teacher_forcing import Position, read_positions
 from localspec.errors import CancelledError, InvalidOptionError
 from localspec.llama.context import Cancelled, Context
@@ -23,7 +23,7 @@ from localspec.session.memory_plan import MemoryPlan
 from localspec.session.options import LoadOptions
 from localspec.session.pair import Loaded, Pair
 from localspec.session.planning import Planner
-from localspec.session.provenance import made_by
+from localspec.session.recipe import made_by
 from localspec.session.session_lock import Exclusive
 from localspec.session.template import ChatTemplate, Message, Tool
 
@@ -44,8 +44,10 @@ class Inspected:
             pair.target.model.vocabulary.bos_text,
             pair.target.model.vocabulary.eos_text,
         )
-        self._pricing = Pricing(pair)
-        self._planner = Planner(pair, self._pricing)
+        self._measured = MeasuredCosts(
+            pair.target, pair.draft, pair.settings, exact=pair.options.exact
+        )
+        self._planner = Planner(pair, self._measured)
 
     @property
     def notes(self) -> list[str]:
@@ -107,21 +109,21 @@ class Inspected:
     def exact_sizes(self, on_depth: Callable[[int], None] | None = None) -> frozenset[int]:
         """In an exact session the batch sizes that may be used: probed once, then from disk."""
         with self._alone():
-            return self._pricing.exact_sizes(on_depth)
+            return self._measured.exact_sizes(on_depth)
 
     @property
     def costs(self) -> Costs:
         """T(n) and D(n) of this pair: from an earlier load, else measured now, within a second."""
-        if self._pricing.is_done:
-            return self._pricing.costs()
+        if self._measured.is_done:
+            return self._measured.costs()
         with self._alone():
-            return self._pricing.costs()
+            return self._measured.costs()
 
     def plain_seconds(self, depth: int) -> float | None:
         """What one plain decoding step at this depth takes, by measurement; None before any."""
-        if not self._pricing.is_done:
+        if not self._measured.is_done:
             return None
-        seconds = self._pricing.costs().target.seconds(1, depth)
+        seconds = self._measured.costs().target.seconds(1, depth)
         return seconds if math.isfinite(seconds) else None
 
     def render(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> str:
@@ -131,7 +133,7 @@ class Inspected:
     def calibrate(self, depth: int = 0) -> None:
         """Measure every size at a depth and keep it. Takes some seconds, more for deep contexts."""
         with self._alone():
-            self._pricing.calibrate(depth)
+            self._measured.calibrate(depth)
 
     def piece(self, token: int) -> str:
         """The text of one token, for display."""

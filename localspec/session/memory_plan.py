@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from localspec.errors import NotEnoughMemoryError
 from localspec.gguf.footprint import Footprint, Setting, footprint
 from localspec.gguf.header import GGUFHeader
-from localspec.llama.machine import Machine
+from localspec.llama.memory import Machine
 
 __all__ = ["MemoryPlan", "Wanted", "plan_memory"]
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from localspec.drafting.custom_shapes import shape_of
+from localspec.drafting.custom_drafter import shape_of
 from localspec.errors import InvalidOptionError
 from localspec.grammar.wanted import WantedGrammar, read_schema, wanted_grammar
 from localspec.sampling.params import SamplingParams

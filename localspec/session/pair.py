@@ -16,11 +16,11 @@ from localspec.gguf.header import GGUFHeader
 from localspec.gguf.vocabulary_match import compare_vocabularies
 from localspec.llama.context import CancelFlag, Context, whole_n_ctx
 from localspec.llama.devices import engine_identity, physical_cores, supports_gpu_offload
-from localspec.llama.machine import Machine, this_machine
+from localspec.llama.memory import Machine, this_machine
 from localspec.llama.model import Model
 from localspec.llama.native import cache_type
+from localspec.llama.probe import vetted_header
 from localspec.llama.rollback import rollback_refused
-from localspec.llama.vetting import vetted_header
 from localspec.session.memory_plan import MemoryPlan, Wanted, plan_memory
 from localspec.session.options import DEFAULT_N_CTX, LoadOptions
 

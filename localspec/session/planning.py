@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from localspec.control.economics import COPIES_ALONE, look
 from localspec.control.expected_value import ExpectedValueController, Experience
-from localspec.control.measured_costs import Pricing
+from localspec.control.measured_costs import MeasuredCosts
 from localspec.decoding.controller import Controller, FixedController
 from localspec.decoding.draft import Drafter
 from localspec.decoding.engine import Engine, Limits
@@ -25,8 +25,7 @@ from localspec.errors import InvalidOptionError
 from localspec.llama.context import common_prefix
 from localspec.llama.grammar import Grammar
 from localspec.sampling.constraint import Constraint
-from localspec.sampling.dry import Breakers, Dry
-from localspec.sampling.dry_breakers import sequence_breakers
+from localspec.sampling.dry import Breakers, Dry, sequence_breakers
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.seeds import resolve_seed, sequential_uniforms
 from localspec.session.custom_drafters import Own, OwnKind
@@ -39,9 +38,9 @@ __all__ = ["Planner"]
 class Planner:
     """Makes one Engine for each answer."""
 
-    def __init__(self, pair: Pair, pricing: Pricing) -> None:
+    def __init__(self, pair: Pair, measured: MeasuredCosts) -> None:
         self._pair = pair
-        self._pricing = pricing
+        self._measured = measured
         self.draft_cache: DraftCache | None = None
         if pair.draft is not None:
             self.draft_cache = DraftCache(
@@ -166,7 +165,7 @@ class Planner:
     ) -> Controller:
         most = min(self._pair.target.max_rows, self._pair.target.n_batch) - 1
         if options.n_draft is None and kind != "none":
-            costs = self._pricing.costs()
+            costs = self._measured.costs()
             if options.controller is not None:
                 return self._own.controller(options.controller, costs.may_verify)
             experiences = own.experiences if own else self.experiences
@@ -179,7 +178,7 @@ class Planner:
         if n_draft > most:
             notes.append(f"n_draft {n_draft} is cut to {most}, the rows of one verification")
         return FixedController(
-            n_draft, self._pricing.costs().may_verify if self._pair.options.exact else None
+            n_draft, self._measured.costs().may_verify if self._pair.options.exact else None
         )
 
     def _drafter_kind(self, options: Options, own: OwnKind | None, notes: list[str]) -> str:
@@ -200,7 +199,7 @@ class Planner:
                 "in other batches than plain decoding uses; nothing is drafted"
             )
             return "none"
-        if kind != "none" and self._pair.options.exact and not self._pricing.exact_sizes():
+        if kind != "none" and self._pair.options.exact and not self._measured.exact_sizes():
             notes.append(
                 "exact mode: no batch of 2 to 17 tokens gives the bits of single decodes here "
                 f"({self._pair.target_header.quant}), so nothing is drafted"
@@ -212,7 +211,7 @@ class Planner:
             return "ngram"
         if options.n_draft is not None:
             return "model"
-        outlook = look(self._pricing.costs())
+        outlook = look(self._measured.costs())
         if outlook.pays:
             return "splice"
         notes.append(f"{COPIES_ALONE}: {outlook.words}")

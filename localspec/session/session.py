@@ -13,21 +13,23 @@ from localspec.decoding.events import Event, Finished, Stats
 from localspec.errors import InvalidOptionError
 from localspec.llama.context import Cancelled
 from localspec.models.references import pair_draft, resolve
-from localspec.session.async_events import AsyncEvents, whole_answer
+from localspec.session.async_answers import (
+    AsyncEvents,
+    ThreadedAnswer,
+    decoding_thread,
+    whole_answer,
+)
 from localspec.session.batch import complete_many
-from localspec.session.batch_answer import Answered
+from localspec.session.batch_results import Answered
 from localspec.session.branch import Branch
 from localspec.session.completion import Completion, fold
-from localspec.session.decoding_thread import decoding_thread
 from localspec.session.inspection import Inspected, Prompt
 from localspec.session.options import LoadOptions, Options, parse
 from localspec.session.plain_data import options_from_dict, to_dict
-from localspec.session.recipe import Recipe
-from localspec.session.recipe_of import recipe_of
+from localspec.session.recipe import Recipe, recipe_of
 from localspec.session.saved_state import restore_state, save_state
 from localspec.session.session_lock import Released
 from localspec.session.template import Message, Tool
-from localspec.session.threaded_answer import ThreadedAnswer
 from localspec.session.tool_calls import spelled
 
 __all__ = ["Completion", "Prompt", "Session", "load"]
@@ -263,7 +265,7 @@ class Session(Inspected):
         if open_answers and not decoding_thread.is_current():
             for answer in open_answers:
                 decoding_thread.submit(answer.close).result()
-        self._pricing.keep()
+        self._measured.keep()
         self._pair.close()
 
     def __enter__(self) -> Session:

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from localspec.cli.main import cli
 from localspec.errors import NotEnoughMemoryError
 from localspec.gguf.header import read_header
-from localspec.llama.machine import Machine
+from localspec.llama.memory import Machine
 from localspec.session import pair
 from localspec.session.options import LoadOptions
 from localspec.session.session import Session

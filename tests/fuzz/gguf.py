@@ -29,7 +29,7 @@ from localspec.errors import LocalspecError
 from localspec.gguf.header import read_header
 from localspec.gguf.model_checks import check_model
 from localspec.gguf.model_kind import require_language_model
-from localspec.llama import vetting
+from localspec.llama import probe as vetting
 from localspec.llama.architectures import knows_architecture
 from localspec.llama.probe import examine
 from localspec.session.options import LoadOptions

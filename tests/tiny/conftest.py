@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.llama import vetting
+from localspec.llama import probe as vetting
 from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.models import stored_costs as measured_costs

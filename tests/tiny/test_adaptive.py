@@ -36,16 +36,16 @@ def steep() -> Costs:
 @pytest.fixture
 def priced(pair: Session) -> Iterator[Callable[[Costs], Session]]:
     """The tiny pair with scripted costs."""
-    before = pair._pricing._costs
+    before = pair._measured._costs
 
     def price(costs: Costs) -> Session:
-        pair._pricing._costs = costs
+        pair._measured._costs = costs
         pair.forget()
         pair.clear_cache()
         return pair
 
     yield price
-    pair._pricing._costs = before
+    pair._measured._costs = before
 
 
 def rounds(session: Session, **options: object) -> list[Round]:
@@ -111,7 +111,7 @@ def test_fixed_splices_hold_exactly_n_draft_where_the_model_drafts(pair: Session
 
 
 def test_unseeded_sampling_is_judged_by_the_better_way(loose_pair: Session) -> None:
-    loose_pair._pricing._costs = flat()
+    loose_pair._measured._costs = flat()
     options = {"temperature": 1.0, "max_tokens": 40, "drafter": "model"}
     loose_pair.complete(PROMPT, **options)
     result = loose_pair.complete(PROMPT, **options)
@@ -174,7 +174,7 @@ def test_a_long_prompt_is_read_by_the_draft_from_its_end(
     monkeypatch.setattr(draft_cache, "PROMPT_WINDOW", 40)
     ids = [tiny_models.FIRST_BYTE + i % 26 for i in range(300)]
     with Session(tiny_target, tiny_draft, LoadOptions(n_ctx=512)) as session:
-        session._pricing._costs = flat()
+        session._measured._costs = flat()
         plain = session.complete(ids, drafter="none", **GREEDY).token_ids
         session.clear_cache()
         result = session.complete(ids, drafter="model", **GREEDY)
@@ -186,7 +186,7 @@ def test_a_long_prompt_is_read_by_the_draft_from_its_end(
 
 def test_a_full_draft_context_begins_anew_and_goes_on(tiny_target: Path, tiny_draft: Path) -> None:
     with Session(tiny_target, tiny_draft, LoadOptions(n_ctx=256)) as session:
-        session._pricing._costs = flat()
+        session._measured._costs = flat()
         ids = [tiny_models.FIRST_BYTE + i % 26 for i in range(200)]
         options = {"temperature": 0.0, "max_tokens": 100}
         plain = session.complete(ids, drafter="none", **options)

@@ -13,8 +13,7 @@ import pytest
 import localspec
 from localspec.decoding.events import Finished, Prefill, Round
 from localspec.errors import BusyError, EmptyPromptError, InvalidOptionError
-from localspec.session.async_events import N_AHEAD
-from localspec.session.decoding_thread import DecodingThread, decoding_thread
+from localspec.session.async_answers import N_AHEAD, DecodingThread, decoding_thread
 from localspec.session.session import Session
 
 PROMPT = "the and of"

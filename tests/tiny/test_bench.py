@@ -17,7 +17,7 @@ import pytest
 
 from localspec.bench import levels as levels_module
 from localspec.bench.levels import levels
-from localspec.bench.results import read_rows
+from localspec.bench.rows import read_rows
 from localspec.bench.sweep_results import read_board
 from localspec.errors import EngineError, InvalidOptionError, ModelFileError, ModelNotFoundError
 from localspec.llama.importance import read_importance

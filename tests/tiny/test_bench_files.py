@@ -10,11 +10,10 @@ import pytest
 
 from localspec.bench import quality_sweep as quality_sweep_module
 from localspec.bench import sweep as sweep_module
-from localspec.bench.model_file import contender
-from localspec.bench.plan import Plan
+from localspec.bench.plan import Plan, contender
 from localspec.bench.prompts import BenchPrompt
 from localspec.bench.quality_sweep import QualitySweep
-from localspec.bench.results import Results
+from localspec.bench.rows import Results
 from localspec.bench.sweep import Sweep
 
 

@@ -19,7 +19,7 @@ import localspec
 from localspec import LocalspecError
 from localspec.errors import EngineError, InvalidOptionError
 from localspec.gguf.header import GGUFHeader
-from localspec.llama import quantizing
+from localspec.llama import quantize as quantizing
 from localspec.llama.quantize import quantize
 from tests import tiny_models
 from tests.gguf_edit import without_tensor
@@ -352,7 +352,7 @@ def test_one_table_for_both_ends_has_one_type(tiny_target: Path, tmp_path: Path)
 _GONE = """
 import sys
 from pathlib import Path
-from localspec.llama import quantizing
+from localspec.llama import quantize as quantizing
 
 print(flush=True)
 quantizing.module_command = lambda name: [sys.executable, "-c", SLOW]
@@ -361,7 +361,7 @@ quantizing.write_level(Path("a"), Path("b"), 7, 1, None)
 _SLOW = """
 import os, sys, threading, time
 from pathlib import Path
-from localspec.llama import quantizing
+from localspec.llama import quantize as quantizing
 
 def slow(**_):
     Path(FILE).write_text(str(os.getpid()))

@@ -70,9 +70,9 @@ def exact(tiny_target: Path, tiny_draft: Path) -> Iterator[Session]:
 
 
 def fix(session: Session, sizes: set[int]) -> None:
-    session._pricing._sizes = frozenset(sizes)
-    session._pricing._costs = flat()
-    session._pricing._costs.may_verify = session._pricing._sizes.__contains__
+    session._measured._sizes = frozenset(sizes)
+    session._measured._costs = flat()
+    session._measured._costs.may_verify = session._measured._sizes.__contains__
 
 
 @pytest.mark.parametrize("options", [{}, {"n_draft": 6}, {"drafter": "ngram"}, {"n_draft": 1}])

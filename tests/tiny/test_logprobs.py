@@ -11,11 +11,11 @@ import pytest
 
 from localspec.decoding.event_json import as_json, round_from_json
 from localspec.decoding.events import Finished, Round
-from localspec.decoding.logprob_json import logprob_from_json
+from localspec.decoding.logprobs import logprob_from_json
 from localspec.errors import InvalidOptionError
 from localspec.sampling.chain import distribution
 from localspec.sampling.params import SamplingParams
-from localspec.session.batch_answer import Answered
+from localspec.session.batch_results import Answered
 from localspec.session.session import Session
 
 N_PROMPTS = 50

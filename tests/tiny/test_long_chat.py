@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from localspec.chat.chat import Chat
-from localspec.chat.engine_thread import Speaker
-from localspec.chat.opening import open_pair
+from localspec.chat.engine_thread import Speaker, open_pair
 from localspec.chat.saved import SavedChat
 from localspec.chat.settings import ChatSettings
 from localspec.errors import ContextOverflowError

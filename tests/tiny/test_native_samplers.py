@@ -13,8 +13,7 @@ import pytest
 
 from localspec.llama.model import Model
 from localspec.sampling.chain import adjusted, distribution
-from localspec.sampling.dry import Dry
-from localspec.sampling.dry_breakers import sequence_breakers
+from localspec.sampling.dry import Dry, sequence_breakers
 from localspec.sampling.mirostat import mirostat_law, next_mu
 from localspec.sampling.params import SamplingParams
 from tests import tiny_models

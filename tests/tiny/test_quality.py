@@ -12,10 +12,9 @@ import numpy.typing as npt
 import pytest
 
 from localspec.bench import reader as reader_module
-from localspec.bench.chunks import Chunks, chunk
 from localspec.bench.quality import Quality, measure_quality
+from localspec.bench.reader import Chunks, Text, built_in, chunk
 from localspec.bench.reference import Reference
-from localspec.bench.text import Text, built_in
 from localspec.errors import (
     CancelledError,
     DiskSpaceError,

@@ -13,7 +13,7 @@ import pytest
 
 from localspec.bench.levels import levels
 from localspec.errors import EngineError, InvalidOptionError, LocalspecError, ModelFileError
-from localspec.llama import quantizing
+from localspec.llama import quantize as quantizing
 from localspec.llama.quantize import TABLE_TYPES, quantize
 from localspec.processes import environment, module_command
 from tests import tiny_models

@@ -11,7 +11,7 @@ import pytest
 
 import localspec
 from localspec.errors import DiskSpaceError, StateFileError
-from localspec.session import state_file
+from localspec.session import saved_state as state_file
 from localspec.session.session import Session
 from tests import tiny_models
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from localspec.bench.optimal import optimal
-from localspec.bench.policies import adaptive, table
-from localspec.bench.replay import Recording, oracle, replay_fixed
+from localspec.bench.replay import Recording, adaptive, oracle, replay_fixed, table
 from localspec.bench.trace import read_trace, record
 from localspec.decoding.teacher_forcing import read_positions
 from localspec.errors import InvalidOptionError
@@ -28,7 +27,7 @@ def greedy(loose_pair: Session, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def recorded(session: Session, path: Path, **options: object) -> Path:
-    session._pricing._costs = flat()
+    session._measured._costs = flat()
     session.clear_cache()
     given = {"max_tokens": 50, "logit_bias": {tiny_models.EOS: -1e3}, **options}
     record(session, path, PROMPT, given, list(session.stream(PROMPT, **given)))

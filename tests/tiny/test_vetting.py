@@ -12,7 +12,8 @@ import pytest
 
 from localspec.errors import ModelFileError
 from localspec.gguf.header import read_header
-from localspec.llama import probe, vetting
+from localspec.llama import probe
+from localspec.llama import probe as vetting
 from localspec.llama.architectures import knows_architecture
 from localspec.session.session import Session
 from tests import tiny_models

@@ -7,7 +7,7 @@ from typing import Any
 
 from localspec.bench.configuration import summarise
 from localspec.bench.plan import NO_DRAFT, PLAIN
-from localspec.bench.quality_rows import QualityRow
+from localspec.bench.rows import QualityRow
 from localspec.bench.sweep_results import Board, read_board
 
 Row = dict[str, Any]

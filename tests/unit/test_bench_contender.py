@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.bench.model_file import Contender, contender, level_label, unique_labels
+from localspec.bench.plan import Contender, contender, level_label, unique_labels
 
 
 def made(label: str, path: str, source: str | None = None) -> Contender:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from localspec.bench.intervals import median_interval
+from localspec.bench.configuration import median_interval
 
 
 def test_four_samples_have_no_interval() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from localspec.bench import quality_sweep
-from localspec.bench.model_file import Contender, level_label
+from localspec.bench.plan import Contender, level_label
 from localspec.bench.quality_sweep import reference_of
 
 

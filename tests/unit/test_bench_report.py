@@ -19,7 +19,7 @@ from localspec.bench.recommend import Limits
 from localspec.bench.report import write_report
 from localspec.bench.sections import speed_table
 from localspec.bench.sweep_results import Board, read_board
-from localspec.bench.terminal import chart_lines, table_lines
+from localspec.bench.tables import chart_lines, table_lines
 from localspec.errors import InvalidOptionError
 from tests.unit.bench_rows import board, header, pair_rows, quality_row, run
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.bench.results import Results, read_rows
+from localspec.bench.rows import Results, read_rows
 from localspec.errors import BusyError, DiskSpaceError, InvalidOptionError
 
 ROW = {"type": "run", "n": 1}

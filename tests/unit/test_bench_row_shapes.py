@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from localspec.bench.results import Results, read_rows
-from localspec.bench.row_shapes import require_rows
+from localspec.bench.rows import Results, read_rows, require_rows
 from localspec.bench.sweep_results import read_board
 from localspec.errors import InvalidOptionError
 from tests.unit.bench_rows import header, pair_rows, quality_row

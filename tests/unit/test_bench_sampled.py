@@ -9,7 +9,7 @@ from localspec.bench.sampled import VERIFIERS, accepted_laws, expected_speed_up,
 from localspec.decoding.teacher_forcing import Position
 from localspec.decoding.verify import block, rejection
 from localspec.sampling.distribution import Distribution
-from localspec.sampling.top import Top
+from localspec.sampling.raw_law import Top
 from tests.unit.scripted import scripted_costs
 
 P = Distribution(np.arange(3, dtype=np.int32), np.array([0.6, 0.3, 0.1]))

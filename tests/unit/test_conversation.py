@@ -17,8 +17,7 @@ from localspec.chat.saved import SavedChat, chats_folder, list_chats
 from localspec.chat.thinking import opens_thinking, split
 from localspec.decoding.event_json import as_json, round_from_json
 from localspec.errors import AttachmentError, SavedChatError
-from localspec.session.marks import mark_all
-from localspec.session.marks_html import figures
+from localspec.session.marks import figures, mark_all
 from tests.scripted_talker import plain, round_of
 
 

@@ -9,8 +9,7 @@ import pytest
 from localspec.errors import NotEnoughMemoryError
 from localspec.gguf.footprint import Footprint, Setting, footprint
 from localspec.gguf.header import GGUFHeader, read_header
-from localspec.llama.machine import Gpu, Machine
-from localspec.llama.ram import free_ram
+from localspec.llama.memory import Gpu, Machine, free_ram
 from localspec.session.memory_plan import MemoryPlan, Wanted, plan_memory
 from tests import tiny_models
 

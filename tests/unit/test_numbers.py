@@ -12,8 +12,7 @@ from localspec.errors import EngineError, InvalidOptionError
 from localspec.sampling.chain import distribution
 from localspec.sampling.distribution import Distribution, residual
 from localspec.sampling.params import SamplingParams
-from localspec.sampling.raw_law import RawLaw
-from localspec.sampling.top import Top
+from localspec.sampling.raw_law import RawLaw, Top
 
 OPEN = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 GREEDY = SamplingParams(temperature=0.0)

@@ -13,8 +13,7 @@ from localspec.control.custom_controller import OwnController
 from localspec.decoding.controller import FixedController, FixedPace
 from localspec.decoding.draft import Draft
 from localspec.decoding.events import Round
-from localspec.drafting.custom_drafter import OwnDrafter
-from localspec.drafting.custom_shapes import shape_of
+from localspec.drafting.custom_drafter import OwnDrafter, shape_of
 from localspec.errors import ControllerError, DrafterError, InvalidOptionError
 from localspec.sampling.distribution import Distribution
 from localspec.session.options import Options

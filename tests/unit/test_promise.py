@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localspec.session.promise import promise_of
+from localspec.session.recipe import promise_of
 
 CASES = [
     # verifier, greedy, seeded, fixed, exact, cold: kind

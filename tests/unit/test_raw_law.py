@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from localspec.sampling.raw_law import RawLaw
-from localspec.sampling.top import Top
+from localspec.sampling.raw_law import RawLaw, Top
 
 
 @pytest.mark.parametrize("n_vocab", [1, 5, 63, 64, 65, 1000, 151_936])

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from localspec.cli.config import config
-from localspec.cli.settings_file import default_map, read_settings
+from localspec.cli.settings import config, default_map, read_settings
 from localspec.errors import ConfigError
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from localspec.bench.sections import sections, speed_table
-from localspec.bench.short_names import common_words, short_names
+from localspec.bench.tables import common_words, short_names
 from tests.unit.bench_rows import board, pair_rows
 
 

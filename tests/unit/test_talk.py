@@ -14,7 +14,7 @@ from localspec.chat.chat import Chat
 from localspec.chat.commands import run_command
 from localspec.chat.conversation import Turn
 from localspec.chat.engine_thread import Speaker
-from localspec.chat.figures import Figures
+from localspec.chat.live_answer import Figures
 from localspec.chat.saved import SavedChat
 from localspec.chat.settings import ChatSettings
 from localspec.errors import BusyError, EngineError, InvalidOptionError, ModelNotFoundError

@@ -1,7 +1,6 @@
-"""What a row of results.jsonl must hold, so that nothing behind it meets a row of another shape.
+"""results.jsonl: the rows of a sweep, what each must hold, and which files their labels stand for.
 
-A file that was edited, or that another version wrote, is refused here with the row and the field.
-Fields and types of row that this version does not know are left alone.
+A row is on the disk before the next is measured; nothing behind this meets a row of another shape.
 """
 
 from __future__ import annotations
@@ -10,15 +9,90 @@ import dataclasses
 import math
 import re
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import UnionType
-from typing import Any
+from typing import Any, TypeVar
 
 from localspec.bench.configuration import Configuration
-from localspec.bench.quality_rows import AgreementRow, QualityRow
-from localspec.errors import InvalidOptionError
+from localspec.bench.plan import Contender, Plan
+from localspec.errors import InvalidOptionError, ModelFileError
+from localspec.gguf.fingerprint import fingerprint
+from localspec.jsonl_file import JsonlFile, Row, read_whole_rows
 
-__all__ = ["VERSION", "require_rows"]
+__all__ = [
+    "VERSION",
+    "AgreementRow",
+    "QualityRow",
+    "Results",
+    "agreement_of",
+    "change",
+    "file_rows",
+    "is_replaced",
+    "quality_of",
+    "read_rows",
+    "require_rows",
+    "require_same_files",
+]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityRow:
+    """One target against `reference`, the best of its sweep or its source. KL in nats.
+
+    *_error: one standard error. kl_* and top1_agreement are None for the reference itself.
+    text: what was read. error: why it could not be measured; the figures are None then.
+    """
+
+    target: str
+    reference: str | None = None
+    perplexity: float | None = None
+    perplexity_error: float | None = None
+    kl_mean: float | None = None
+    kl_error: float | None = None
+    top1_agreement: float | None = None
+    n_tokens: int = 0
+    text: str | None = None
+    error: str | None = None
+
+    def as_row(self) -> dict[str, Any]:
+        """The JSON object of it."""
+        return {"type": "quality", **dataclasses.asdict(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgreementRow:
+    """Draft against target over the same text: mean KL in nats, and mean Σ min(p, q)."""
+
+    target: str
+    draft: str
+    kl: float | None = None
+    sum_min: float | None = None
+    n_tokens: int = 0
+    error: str | None = None
+
+    def as_row(self) -> dict[str, Any]:
+        """The JSON object of it."""
+        return {"type": "agreement", **dataclasses.asdict(self)}
+
+
+def quality_of(row: Mapping[str, Any]) -> QualityRow:
+    """The QualityRow of a row."""
+    return _read(QualityRow, row)
+
+
+def agreement_of(row: Mapping[str, Any]) -> AgreementRow:
+    """The AgreementRow of a row."""
+    return _read(AgreementRow, row)
+
+
+def _read(kind: type[T], row: Mapping[str, Any]) -> T:
+    names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: row[name] for name in names if name in row})
+
 
 VERSION = 1
 _MAY_LACK = {"run": ("error",), "prediction": ("sampled",), "pair": ("d_ms",)}
@@ -200,3 +274,95 @@ def _fits(value: Any, hint: Any) -> bool:
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return isinstance(value, Mapping) and all(_fits(v, inner[1]) for v in value.values())
     return value is None if hint is type(None) else isinstance(value, hint)
+
+
+def file_rows(plan: Plan) -> list[Row]:
+    """Files that cannot be read have none: the rows of their pairs say so."""
+    found = [("target", c) for c in plan.targets] + [("draft", c) for c in plan.drafts]
+    return [
+        {"type": "file", "role": role, "label": c.label, "fingerprint": fingerprint(c.path)}
+        for role, c in found
+        if c.error is None
+    ]
+
+
+def is_replaced(row: Mapping[str, Any], files: Sequence[Row]) -> bool:
+    """True when the label stands for another file now."""
+    named = (row["role"], row["label"])
+    return any(named == (f["role"], f["label"]) and row != f for f in files)
+
+
+def require_same_files(rows: Sequence[Mapping[str, Any]], files: Sequence[Row]) -> None:
+    """Raises InvalidOptionError where answers of another file stand under a label."""
+    answered = [row for row in rows if row["type"] == "run" and row.get("error") is None]
+    for row in rows:
+        if (
+            row["type"] == "file"
+            and is_replaced(row, files)
+            and any(run.get(row["role"]) == row["label"] for run in answered)
+        ):
+            raise InvalidOptionError(
+                f"{row['label']} has changed since it was measured: another file has its name now. "
+                "Give another --out"
+            )
+
+
+def change(rows: Sequence[Mapping[str, Any]], role: str, found: Contender | None) -> str | None:
+    """What became of a file since its row was written, None while it is the same one."""
+    if found is None or found.error is not None:
+        return None
+    try:
+        now = fingerprint(found.path)
+    except ModelFileError as error:
+        return str(error)
+    named = ("file", role, found.label)
+    then = {r["fingerprint"] for r in rows if (r["type"], r.get("role"), r.get("label")) == named}
+    if then <= {now}:
+        return None
+    return f"{found.label} has changed since this sweep began: another file has its name now"
+
+
+FILE_NAME = "results.jsonl"
+_ROWS_ARE = "no row of a sweep"
+
+
+class Results(JsonlFile):
+    """The rows of one folder, open for appending. Use it as a context manager.
+
+    Raises BusyError when another sweep writes here, and what JsonlFile raises.
+    """
+
+    writer = "another sweep"
+    rows_are = _ROWS_ARE
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / FILE_NAME, folder / ".lock")
+        self.folder = folder
+
+    def drop(self, unwanted: Callable[[Row], bool]) -> int:
+        """Remove rows, so that they can be measured again; returns how many."""
+        kept = [row for row in self.rows if not unwanted(row)]
+        n = len(self.rows) - len(kept)
+        if n:
+            self.replace(kept)
+        return n
+
+    def kept_words(self) -> str:
+        """The runs that stand in the file."""
+        return f"{sum(row.get('type') == 'run' for row in self.rows)} runs"
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """The rows of a finished or unfinished sweep. Raises InvalidOptionError when there are none."""
+    path = folder / FILE_NAME
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InvalidOptionError(
+            f"{folder} holds no sweep: {path.name} cannot be read ({error.strerror}). "
+            "`localspec bench --out DIR` makes one"
+        ) from None
+    rows = list(read_whole_rows(raw, path, _ROWS_ARE))
+    if not rows:
+        raise InvalidOptionError(f"{path} is empty: the sweep measured nothing yet")
+    return rows

@@ -20,17 +20,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import platformdirs
 
+from localspec.chat.editor import edit_file, require_editor
 from localspec.cli.options import ANSWERING, LOADING
 from localspec.errors import ConfigError, InvalidOptionError
+from localspec.visible import visible
+
+__all__ = ["CHAT_KEYS", "Setting", "config", "default_map", "read_settings", "settings_path"]
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-__all__ = ["CHAT_KEYS", "Setting", "default_map", "read_settings", "settings_path"]
 
 SHARED_KEYS = ("target", "draft", *(key for key in LOADING), *(key for key in ANSWERING
                if key != "logit_bias"))  # fmt: skip
@@ -162,3 +166,58 @@ def _check_together(settings: Mapping[str, Setting]) -> None:
                 parse(kind, {key: settings[key].value})
             except (InvalidOptionError, TypeError) as error:
                 raise ConfigError(f"{settings[key].origin}: {error}") from None
+
+
+_FIRST_FILE = """\
+# Settings of localspec. Flags win over the environment (LOCALSPEC_TEMPERATURE=0.2 …), and that
+# wins over this file. Names are those of `localspec run --help`, with _ for -.
+
+# target = "default"
+# draft = "auto"
+# temperature = 0.8
+# n_ctx = 8192
+
+[chat]
+# theme = "dark"      # dark, light, contrast, ansi
+# view = "inline"     # off, inline, inspector
+# system = "Answer in one paragraph."
+"""
+
+
+@click.group()
+def config() -> None:
+    """The settings file: where it is, what holds, and an editor for it."""
+
+
+@config.command()
+def path() -> None:
+    """Print where the file is."""
+    click.echo(str(settings_path()))
+
+
+@config.command()
+def show() -> None:
+    """Every setting that is not a default, and where it was set."""
+    settings = read_settings()
+    if not settings:
+        click.echo(f"no setting differs from the defaults ({settings_path()})")
+    for key, setting in settings.items():
+        table = "chat." if key in CHAT_KEYS else ""
+        click.echo(visible(f"{table}{key} = {setting.value!r}  ({setting.origin})"))
+
+
+@config.command()
+def edit() -> None:
+    """Open the file in $EDITOR; it is made when it is missing, and checked afterwards."""
+    file = settings_path()
+    try:
+        require_editor()
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(_FIRST_FILE, "utf-8")
+        edit_file(file)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{error}; the settings are in {file}") from None
+    read_settings()
