@@ -119,6 +119,8 @@ class Engine:
         self._ids: list[int] = []
         self._n_prompt = 0
         self._starts: list[int] = []  # characters of text before each answer token
+        self._was_drafted: list[bool] = []  # was each answer token an accepted draft token?
+        self._n_accepted = 0  # how many of them were
         self._text: list[str] = []
         self._verifiers: Counter[str] = Counter()
         self.stats = Stats(
@@ -166,7 +168,7 @@ class Engine:
             round_ = Round(index, 0, 0, (), "", 0.0, 0.0, 0.0, len(self._ids), self._verifier)
         finally:
             self._settle()
-        tail = self._release.flush()
+        tail = self._release.flush(is_cut=ended in ("length", "context", "cancelled"))
         self._text.append(tail)
         if ended != "cancelled" or tail:
             yield replace(round_, text=round_.text + tail)
@@ -312,27 +314,38 @@ class Engine:
         return judge(p, draft.q, draft.ids, coins, float(self._rng.random()))
 
     def _commit(self, tokens: list[RoundToken]) -> tuple[list[RoundToken], str, Reason | None]:
-        """Append the kept tokens to `ids`, clipped at the first end; mark the rest discarded."""
+        """Append the kept tokens to `ids`, clipped at the first end; mark the rest discarded.
+
+        A draft token that ends the answer is no part of it, and is discarded too.
+        """
         released: list[str] = []
         clipped: list[RoundToken] = []
         ended: Reason | None = None
         for token in tokens:
-            if ended is not None:
+            if ended is None and token.committed:
+                ended = self._end_at(token.id)
+                if ended is None:
+                    ended = self._append(token, released)
+                elif token.verdict == "accepted":
+                    token = replace(token, verdict="discarded", logprob=None)
+            elif ended is not None:
                 token = replace(token, verdict="discarded", logprob=None)
-            elif token.committed:
-                ended = self._append(token, released)
             clipped.append(token)
         self._text += released
         return clipped, "".join(released), ended
 
-    def _append(self, token: RoundToken, released: list[str]) -> Reason | None:
-        """Commit one token; the reason when the answer ends with it."""
-        if self._vocabulary.is_eog(token.id):
+    def _end_at(self, token: int) -> Reason | None:
+        """The reason when this token is the end of the answer, and no part of it."""
+        if self._vocabulary.is_eog(token):
             return "eos"
-        if token.id in self._limits.stop_ids:
-            return "stop"
+        return "stop" if token in self._limits.stop_ids else None
+
+    def _append(self, token: RoundToken, released: list[str]) -> Reason | None:
+        """Commit one token; the reason when the answer ends behind it."""
         self._ids.append(token.id)
         self._starts.append(self._release.n_seen)
+        self._was_drafted.append(token.verdict == "accepted")
+        self._n_accepted += self._was_drafted[-1]
         if token.logprob is not None:
             self._read.append(token.logprob)
         if self._constraint is not None:
@@ -354,6 +367,7 @@ class Engine:
         while self._starts and self._starts[-1] >= self._release.n_released:
             self._starts.pop()
             self._ids.pop()
+            self._n_accepted -= self._was_drafted.pop()
             if self._read:
                 self._read.pop()
 
@@ -366,7 +380,7 @@ class Engine:
             predicted_n=len(self._ids) - self._n_prompt,
             predicted_s=stats.predicted_s + round_.elapsed_s,
             draft_n=stats.draft_n + round_.n_draft,
-            draft_n_accepted=stats.draft_n_accepted + round_.n_accepted,
+            draft_n_accepted=self._n_accepted,
             draft_n_rejected=stats.draft_n_rejected + n_rejected,
             n_passes=stats.n_passes + 1,
             draft_s=stats.draft_s + round_.draft_s,

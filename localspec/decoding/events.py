@@ -89,8 +89,9 @@ class RoundToken:
 class Round:
     """One draft and its verification, or a plain step when n_draft is 0.
 
-    tokens: every drafted token in order, then the target's own; a token cut off by the end of
-    the answer is `discarded`. text: what this round released, after UTF-8 and stop hold-back.
+    tokens: every draft token in order, then the target's own. A token behind the end of the answer
+    is `discarded`, and so is a draft token that is that end: it counts as no token of the answer
+    and as no accepted one. text: what this round released, after UTF-8 and stop hold-back.
     Times are in seconds, measured inside the loop: a slow reader does not count.
     depth: committed tokens before the round. verifier: the way this round was judged.
     worth: worth[K] is what the controller expected a draft of K tokens to win over a plain step,
@@ -120,7 +121,8 @@ class Stats:
     cache_n: prompt tokens reused from the cache. prompt_n: prompt tokens evaluated; the last one
     goes with the first draft, so that prompt_s covers prompt_n - 1 of them.
     predicted_n: tokens of the answer (the end-of-generation token is not one).
-    draft_n: tokens proposed; draft_n_accepted and draft_n_rejected are the judged ones.
+    draft_n: tokens proposed. draft_n_accepted: those that are in the answer, so that it never
+    exceeds predicted_n; draft_n_rejected: those that the target refused.
     n_passes: target decodes of the answer. Times in seconds.
     """
 
@@ -157,9 +159,9 @@ class Stats:
 
     @property
     def acceptance_rate(self) -> float | None:
-        """α = accepted / judged, None when nothing was judged."""
-        judged = self.draft_n_accepted + self.draft_n_rejected
-        return self.draft_n_accepted / judged if judged else None
+        """α = accepted / (accepted + rejected), None before either."""
+        n_verified = self.draft_n_accepted + self.draft_n_rejected
+        return self.draft_n_accepted / n_verified if n_verified else None
 
     @property
     def tokens_per_pass(self) -> float:

@@ -26,11 +26,15 @@ class TextRelease:
         """Text that became final with this piece. Sets `stopped` at a complete stop string."""
         return self._release(self._decoder.decode(piece))
 
-    def flush(self) -> str:
-        """What was held back at the end; half a character becomes one U+FFFD."""
+    def flush(self, *, is_cut: bool = False) -> str:
+        """What was held back at the end.
+
+        is_cut: the answer would have gone on, so that half a character at its end is left out;
+        where the model itself ended there, it becomes one U+FFFD.
+        """
         if self.stopped:
             return ""
-        text = self._release(self._decoder.decode(b"", final=True))
+        text = "" if is_cut else self._release(self._decoder.decode(b"", final=True))
         if not self.stopped:
             self.n_released += len(self._held)
             text, self._held = text + self._held, ""

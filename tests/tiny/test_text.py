@@ -65,7 +65,7 @@ def run(context: Context, answer: Sequence[int], n_draft: int, **limits: object)
         verifier="match",
         seed=0,
         rng=sequential_uniforms(0),
-        limits=Limits(max_tokens=len(answer) + 5, **limits),  # type: ignore[arg-type]
+        limits=Limits(**{"max_tokens": len(answer) + 5, **limits}),  # type: ignore[arg-type]
     )
     return list(engine.run(prompt))
 
@@ -112,6 +112,21 @@ def test_half_a_character_at_the_end_is_one_replacement_mark(context: Context) -
     assert finished.text == "a\ufffd"
 
 
+@pytest.mark.parametrize("n_draft", [0, 2, 5])
+@pytest.mark.parametrize("max_tokens", [2, 3, 4])
+def test_a_text_that_the_budget_cuts_ends_before_half_a_character(
+    context: Context, max_tokens: int, n_draft: int
+) -> None:
+    """The model would have gone on: no replacement mark, in the stream neither; the ids stay."""
+    ids = bytes_ids("a👩b")
+    events = run(context, ids, n_draft, max_tokens=max_tokens)
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    assert (finished.reason, finished.text) == ("length", "a")
+    assert list(finished.token_ids) == ids[:max_tokens]
+    assert "".join(event.text for event in events if isinstance(event, Round)) == "a"
+
+
 @pytest.mark.parametrize("n_draft", [1, 2, 3, 4, 6])
 def test_nothing_behind_an_end_inside_a_draft_is_kept(context: Context, n_draft: int) -> None:
     a, b, c = bytes_ids("abc")
@@ -125,6 +140,8 @@ def test_nothing_behind_an_end_inside_a_draft_is_kept(context: Context, n_draft:
     kinds = [token.verdict for token in last.tokens]
     end = [token.id for token in last.tokens].index(tiny_models.EOS)
     assert all(kind == "discarded" for kind in kinds[end + 1 :])
+    assert (kinds[end] == "discarded") == (end < last.n_draft)  # else the target said it itself
+    assert finished.stats.draft_n_accepted == sum(kind == "accepted" for kind in kinds) <= 1
 
 
 @pytest.mark.parametrize("n_draft", [0, 1, 2, 3, 4, 8])
@@ -153,6 +170,7 @@ def test_stop_strings_wherever_the_block_ends(
             assert expected.startswith(shown), "part of a stop string was shown"
     assert shown == expected
     assert list(finished.token_ids) == bytes_ids(expected)
+    assert finished.stats.draft_n_accepted <= finished.stats.predicted_n == len(expected)
 
 
 def test_a_special_token_stops_by_its_id(context: Context) -> None:
