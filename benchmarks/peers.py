@@ -253,7 +253,7 @@ def main() -> None:
         outlook = session.outlook()
     text = summary(runs, title)
     if outlook is not None:
-        text += f"\n{outlook.words}\n"
+        text += f"\n{outlook.details}\n"
     if args.llama_bench:
         text += "\n" + _llama_bench(args.llama_bench, target, session.n_threads) + "\n"
     (args.out / "summary.md").write_text(text, "utf-8")

@@ -131,7 +131,7 @@ def measure_pair(session: Session, work: Work) -> Iterator[Row]:
         "type": "costs",
         **tables,
         "peak_rss_bytes": peak,
-        "outlook": outlook.words if outlook else None,
+        "outlook": outlook.details if outlook else None,
         "notes": session.notes,
     }
 

@@ -53,7 +53,7 @@ def audit(prompt: str | None, **given: Any) -> None:
     draft = None if given["draft"] == "none" or answer.get("drafter") == "ngram" else given["draft"]
     question: Any = text if given["raw"] else [{"role": "user", "content": text}]
     with load_with_progress(given["target"], draft, loading) as session:
-        prepare(session, adaptive="n_draft" not in chosen)
+        prepare(session, drafting="n_draft" not in chosen)
         found = compare(session, question, **answer)
         for line in report(session, found):
             click.echo(visible(line))

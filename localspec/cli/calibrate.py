@@ -51,7 +51,7 @@ def calibrate(target: str, draft: str, depths: tuple[int, ...], **given: Any) ->
                 click.echo(f"  {line}")
         outlook = session.outlook()
         if outlook is not None:
-            click.echo(visible(outlook.words))
+            click.echo(visible(outlook.details))
 
 
 def _table(costs: Any, depth: int) -> list[str]:

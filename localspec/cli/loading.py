@@ -78,7 +78,7 @@ def load_with_progress(target: str, draft: str | None, options: dict[str, Any]) 
     return load(target_path, draft_path, **options)
 
 
-def prepare(session: Session, *, adaptive: bool) -> None:
+def prepare(session: Session, *, drafting: bool) -> None:
     """Measure what the first answer would need, and say so while it takes time."""
     if session.exact:
         session.exact_sizes(
@@ -86,5 +86,5 @@ def prepare(session: Session, *, adaptive: bool) -> None:
                 f"localspec: exact mode: comparing batch sizes at depth {depth:,} …", err=True
             )
         )
-    if adaptive and session.can_draft:
+    if drafting and session.can_draft:
         _ = session.costs

@@ -1,4 +1,4 @@
-"""`localspec run`: one prompt, text to stdout as it is made, one line of figures to stderr."""
+"""`localspec run`: one prompt, text to stdout as it is made, what it gained to stderr."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ __all__ = ["run"]
 @click.option("--show-draft", is_flag=True, help="Show accepted and rejected tokens.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("--trace", type=click.Path(dir_okay=False), help="Record for `localspec replay`.")
-@click.option("--verbose", "-v", is_flag=True, help="What is loaded, and how.")
+@click.option(
+    "--verbose", "-v", is_flag=True, help="What is loaded and how, and where the time went."
+)
 def run(prompt: str | None, **given: Any) -> None:
     """Answer PROMPT (`-`, or nothing with a pipe: standard input)."""
     from localspec.cli.loading import load_with_progress, prepare
@@ -55,18 +57,20 @@ def run(prompt: str | None, **given: Any) -> None:
     if answer.get("drafter") in ("none", "ngram"):
         draft = None
     with load_with_progress(given["target"], draft, loading) as session:
-        adaptive = "n_draft" not in answer and answer.get("drafter") != "none"
+        drafting = answer.get("drafter") != "none" and answer.get("n_draft") != 0
 
         def begin() -> Iterator[Event]:
-            prepare(session, adaptive=adaptive)
+            prepare(session, drafting=drafting)
             if given["verbose"] or sys.stderr.isatty():
-                _introduce(session, adaptive=adaptive, verbose=given["verbose"])
+                _introduce(session, drafting=drafting, verbose=given["verbose"])
             return session.stream(question, **answer)
 
         finished, interrupted, events = _show(session, begin, given)
         for note in finished.stats.notes:
             click.echo(f"localspec: note: {visible(note)}", err=True)
-        click.echo(stats_line(finished.stats, finished.reason), err=True)
+        click.echo(gain_line(finished.stats, finished.reason), err=True)
+        if given["verbose"]:
+            click.echo(details_line(finished.stats), err=True)
         if trace is not None and not interrupted:
             _record(session, Path(trace), question, answer, events)
         elif trace is not None:
@@ -75,30 +79,47 @@ def run(prompt: str | None, **given: Any) -> None:
         sys.exit(EXIT_INTERRUPTED)
 
 
-def stats_line(stats: Stats, reason: str) -> str:
-    """One line: tokens, speed, acceptance, tokens per pass, where the time went."""
+def gain_line(stats: Stats, reason: str) -> str:
+    """What a person wants to know at the end: how long it took, and what drafting gained."""
     cut = {"length": " (cut at --max-tokens)", "context": " (cut: the context is full)"}
-    parts = [f"{stats.predicted_n} tokens{cut.get(reason, '')}"]
-    if stats.predicted_n:
-        parts.append(f"{stats.predicted_per_second:.1f} tokens/s")
-    rate = stats.acceptance_rate
-    if stats.drafter == "none":
-        parts.append("plain decoding, no drafts")
-    elif rate is None and stats.n_passes:
-        parts.append(f"nothing was worth drafting ({stats.drafter})")
-    elif rate is not None:
-        judged = stats.draft_n_accepted + stats.draft_n_rejected
-        parts.append(f"accepted {stats.draft_n_accepted} of {judged} judged ({rate:.0%})")
-    if stats.n_passes:
-        parts.append(f"{stats.tokens_per_pass:.2f} tokens per target pass")
+    n, rate, speed_up = stats.predicted_n, stats.acceptance_rate, stats.speed_up
+    parts = [f"{n} {'token' if n == 1 else 'tokens'}{cut.get(reason, '')}"]
+    if n:
+        parts[0] += f" in {stats.predicted_s:.1f} s"
+        per_second = stats.predicted_per_second
+        speed = f"{per_second:.0f} tokens/s" if per_second >= 10 else f"{per_second:.1f} tokens/s"
+        parts.append(speed + (f", {speed_up:.2f} × plain" if speed_up is not None else ""))
+    if rate is not None:
+        parts.append(f"{rate:.0%} of the guesses right")
+        parts.append(f"{stats.tokens_per_pass:.1f} tokens per pass")
+    elif stats.drafter == "none":
+        parts.append("plain decoding")
+    elif n:
+        parts.append("no guess was worth its time")
+    return " · ".join(parts)
+
+
+def details_line(stats: Stats) -> str:
+    """For --verbose: where the time went, the draft tokens, the prompt."""
+    n_verified = stats.draft_n_accepted + stats.draft_n_rejected
+    parts = []
     if stats.predicted_s > 0:
         parts.append(
-            f"time: draft {stats.draft_s / stats.predicted_s:.0%}, "
-            f"verify {stats.verify_s / stats.predicted_s:.0%}, "
-            f"other {stats.other_s / stats.predicted_s:.0%}"
+            f"time: {stats.draft_s / stats.predicted_s:.0%} drafting, "
+            f"{stats.verify_s / stats.predicted_s:.0%} verification, "
+            f"{stats.other_s / stats.predicted_s:.0%} other"
         )
+    if stats.draft_n:
+        parts.append(
+            f"draft tokens: {stats.draft_n_accepted} accepted, {stats.draft_n_rejected} rejected, "
+            f"{stats.draft_n - n_verified} discarded"
+        )
+    if stats.n_passes:
+        parts.append(f"{stats.n_passes} target passes")
+    parts.append(f"prompt: {stats.cache_n} tokens cached, {stats.prompt_n} evaluated")
     if stats.prompt_n > 1:
-        parts.append(f"prompt {stats.prompt_n} tokens in {stats.prompt_s:.2f} s")
+        parts[-1] += f" in {stats.prompt_s:.2f} s"
+    parts.append(f"drafter {stats.drafter}, verifier {stats.verifier}, seed {stats.seed}")
     return " · ".join(parts)
 
 
@@ -138,14 +159,15 @@ def _n_threads(n: int) -> str:
     return f"{n} thread" if n == 1 else f"{n} threads"
 
 
-def _introduce(session: Session, *, adaptive: bool, verbose: bool) -> None:
+def _introduce(session: Session, *, drafting: bool, verbose: bool) -> None:
     click.echo(_loaded(session), err=True)
-    if verbose:
-        for line in session.memory.lines():
-            click.echo(f"memory, {line}", err=True)
-    outlook = session.outlook() if adaptive else None
-    if outlook is not None and outlook.pays:  # when it does not, a note of the stats says so
-        click.echo(outlook.words, err=True)
+    if not verbose:
+        return
+    for line in session.memory.lines():
+        click.echo(f"memory, {line}", err=True)
+    outlook = session.outlook() if drafting else None
+    if outlook is not None:
+        click.echo(outlook.details, err=True)
 
 
 def _show(

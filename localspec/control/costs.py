@@ -107,6 +107,9 @@ class CostTable:
 
     def seconds(self, n: int, depth: int = 0) -> float:
         """The cost now; between measured sizes interpolated, beyond them extended. inf if none."""
+        cell = self._buckets.get(_bucket(depth), {}).get(n)
+        if cell is not None:
+            return math.exp(cell.log + self._drift.log)
         return self.row(depth, n)[n]
 
     def row(self, depth: int, n_max: int) -> list[float]:

@@ -12,7 +12,7 @@ from localspec.control.costs import Costs, Undo
 
 __all__ = ["COPIES_ALONE", "Outlook", "best_speed_up", "expected_tokens", "look"]
 
-COPIES_ALONE = "drafts are copies of the text alone"  # begins a note; an outlook follows
+COPIES_ALONE = "the draft model rests and only copies of the text are drafted"  # begins a note
 _WORTHWHILE = 1.05  # with every guess right, which none reaches
 _USUAL_ALPHA = 0.8
 
@@ -21,8 +21,9 @@ _USUAL_ALPHA = 0.8
 class Outlook:
     """What a draft model can do here.
 
-    best_ratio: speed over plain if every guess were right, with best_n_draft tokens a round.
-    break_even: the acceptance rate from which drafting pays, None when none does.
+    best_ratio: speed over plain if every draft token were accepted, with best_n_draft a round.
+    break_even: the acceptance rate from which drafting pays, None when none does. words: one
+    clause for everybody; details: the same with the numbers behind it.
     """
 
     pays: bool
@@ -30,6 +31,7 @@ class Outlook:
     best_n_draft: int
     break_even: float | None
     words: str
+    details: str
 
 
 def expected_tokens(alpha: float, n_draft: int) -> float:
@@ -43,8 +45,13 @@ def best_speed_up(costs: Costs, alpha: float, *, depth: int = 0, n_draft_max: in
     return max(1.0, _best(verify, costs.draft.row(depth, 2), alpha, costs.undo)[0])
 
 
-def look(costs: Costs, *, depth: int = 0, n_draft_max: int = 16) -> Outlook:
-    """Judge the draft model by the tables. They hold T(1) and D(1) at least."""
+def look(
+    costs: Costs, *, depth: int = 0, n_draft_max: int = 16, device: str = "machine"
+) -> Outlook:
+    """Judge the draft model by the tables. They hold T(1) and D(1) at least.
+
+    device: what the target runs on, for the words.
+    """
     verify = costs.verify_row(depth, n_draft_max + 1)
     draft = costs.draft.row(depth, 2)
 
@@ -52,32 +59,38 @@ def look(costs: Costs, *, depth: int = 0, n_draft_max: int = 16) -> Outlook:
         return _best(verify, draft, alpha, costs.undo)
 
     best_ratio, best_k = best(1.0)
-    numbers = _numbers(costs, depth, draft[1], verify, best_k)
-    if best_ratio < _WORTHWHILE:
-        needed = max(
-            (
-                expected_tokens(_USUAL_ALPHA, k) * verify[1]
-                - verify[k + 1]
-                - _undo(costs.undo, verify, _USUAL_ALPHA, k)
-            )
-            / k
-            for k in range(1, n_draft_max + 1)
-        )
-        verdict = "cannot pay" if best_ratio <= 1.0 else "can hardly pay"
-        words = (
-            f"a draft model {verdict} here: even if every guess were right, {best_k} a round "
-            f"would run at {best_ratio:.2f} times plain speed ({numbers}). "
-            + _remedy(needed, draft[1])
-        )
-        return Outlook(False, best_ratio, best_k, None, words)
-    break_even = _root(lambda alpha: best(alpha)[0] - 1.0)
     usual, usual_k = best(_USUAL_ALPHA)
-    words = (
-        f"the draft model pays from {break_even:.0%} acceptance on; at {_USUAL_ALPHA:.0%}, "
-        f"{usual_k} a round would run at {usual:.2f} times plain speed, and at best, all guesses "
-        f"right, at {best_ratio:.2f} ({numbers})"
+    numbers = _numbers(costs, depth, draft[1], verify, best_k)
+    if best_ratio >= _WORTHWHILE:
+        break_even = _root(lambda alpha: best(alpha)[0] - 1.0)
+        words = f"the draft model pays from an acceptance rate of {break_even:.0%} on"
+        details = (
+            f"{words}; at {_USUAL_ALPHA:.0%}, {usual_k} draft tokens a round run at {usual:.2f} "
+            f"times plain speed, and at {best_ratio:.2f} if all are accepted ({numbers})"
+        )
+        return Outlook(True, best_ratio, best_k, break_even, words, details)
+    needed = max(
+        (
+            expected_tokens(_USUAL_ALPHA, k) * verify[1]
+            - verify[k + 1]
+            - _undo(costs.undo, verify, _USUAL_ALPHA, k)
+        )
+        / k
+        for k in range(1, n_draft_max + 1)
     )
-    return Outlook(True, best_ratio, best_k, break_even, words)
+    why = (
+        f"a batch of {usual_k + 1} tokens costs {verify[usual_k + 1] / verify[1]:.1f} single steps"
+    )
+    remedy = "another quant of the target may verify cheaper"
+    if needed > 0.0:
+        why += f", and drafting {usual_k} costs {draft[1] * usual_k / verify[1]:.1f} more"
+        remedy = "a smaller draft model or quant may pay"
+    details = (
+        f"a draft model {'cannot' if best_ratio <= 1.0 else 'can hardly'} pay here: even if every "
+        f"draft token were accepted, {best_k} a round would run at {best_ratio:.2f} times plain "
+        f"speed ({numbers}). {_remedy(needed)}"
+    )
+    return Outlook(False, best_ratio, best_k, None, f"on this {device} {why}; {remedy}", details)
 
 
 def _best(
@@ -111,16 +124,17 @@ def _ms(seconds: float) -> str:
     return f"{ms:.0f} ms" if ms >= 10 else f"{ms:.2g} ms"
 
 
-def _remedy(needed: float, step: float) -> str:
+def _remedy(needed: float) -> str:
+    copies = "copies of the text cost no draft time"
     if needed <= 0.0:
         return (
-            f"At {_USUAL_ALPHA:.0%} acceptance not even a free draft model would pay with this "
-            "target: its batches cost too much. Another quant of the target may verify cheaper "
-            "(see `localspec quantize`), and copies of the text cost no draft time"
+            f"At an acceptance rate of {_USUAL_ALPHA:.0%} not even a free draft model would pay "
+            "with this target, because its batches cost too much. Another quant of the target may "
+            f"verify cheaper (see `localspec quantize`), and {copies}"
         )
     return (
-        f"At {_USUAL_ALPHA:.0%} acceptance a draft step of {_ms(needed)} or less would "
-        f"pay: try a smaller draft model or quant; copies of the text cost no draft time"
+        f"At an acceptance rate of {_USUAL_ALPHA:.0%} a draft step of {_ms(needed)} or less would "
+        f"pay: try a smaller draft model or quant; {copies}"
     )
 
 

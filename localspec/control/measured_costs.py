@@ -68,6 +68,13 @@ class MeasuredCosts:
             self.keep()
         return self._costs
 
+    def plain_seconds(self) -> Callable[[int], float] | None:
+        """T(1) by depth; None until the costs are measured, which this does not do."""
+        if self._costs is None:
+            return None
+        table = self._costs.target
+        return lambda depth: table.seconds(1, depth)
+
     def calibrate(self, depth: int) -> None:
         """Measure every size behind `depth` cached tokens; clears both caches."""
         costs = self.costs()

@@ -12,7 +12,7 @@ Knows nothing of files, prompts as text, or front ends.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -69,7 +69,8 @@ class Engine:
     n_alternatives: most probable tokens that each RoundToken carries for display.
     constraint: a grammar's states, shared with the drafter. dry: the DRY penalty, where params
     ask for it. logprobs, prompt_logprobs: read the rows for each token that is committed, and
-    for each of the prompt, which is then evaluated from its beginning.
+    for each of the prompt, which is then evaluated from its beginning. plain_seconds: what one
+    plain step takes at a depth, by measured costs; None where they are not known.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Engine:
         dry: Dry | None = None,
         logprobs: LogprobReader | None = None,
         prompt_logprobs: LogprobReader | None = None,
+        plain_seconds: Callable[[int], float] | None = None,
     ) -> None:
         self._target = target
         self._drafter = drafter
@@ -113,6 +115,7 @@ class Engine:
         self._told = RoundTokens(self._vocabulary.piece, n_alternatives, logprobs)
         self._logprobs = logprobs
         self._prompt_logprobs = prompt_logprobs
+        self._plain_seconds = plain_seconds
         self._read: list[TokenLogprob] = []  # of the answer's tokens
         self._read_prompt: list[TokenLogprob] = []
         self._release = TextRelease(limits.stop)
@@ -156,7 +159,10 @@ class Engine:
                 round_, ended = self._round(index)
                 started = perf_counter()
                 self._settle()
-                round_ = replace(round_, elapsed_s=round_.elapsed_s + perf_counter() - started)
+                elapsed_s = round_.elapsed_s + perf_counter() - started
+                round_ = replace(
+                    round_, elapsed_s=elapsed_s, plain_s=self._plain_s(round_, elapsed_s)
+                )
                 self._count(round_)
                 if self._drafter is not None:
                     self._controller.observe(round_)
@@ -371,6 +377,14 @@ class Engine:
             if self._read:
                 self._read.pop()
 
+    def _plain_s(self, round_: Round, elapsed_s: float) -> float | None:
+        """The tokens of a round one by one: a step of the target each, and our own time for it."""
+        if self._plain_seconds is None:
+            return None
+        ours = max(0.0, elapsed_s - round_.draft_s - round_.verify_s) / (round_.n_draft + 1)
+        n = sum(token.committed for token in round_.tokens)
+        return n * (self._plain_seconds(round_.depth) + ours)
+
     def _count(self, round_: Round) -> None:
         stats = self.stats
         self._verifiers[round_.verifier] += round_.n_draft
@@ -385,6 +399,7 @@ class Engine:
             n_passes=stats.n_passes + 1,
             draft_s=stats.draft_s + round_.draft_s,
             verify_s=stats.verify_s + round_.verify_s,
+            plain_s=None if round_.plain_s is None else (stats.plain_s or 0.0) + round_.plain_s,
             verifier=max(self._verifiers, key=self._verifiers.__getitem__),
         )
 

@@ -34,6 +34,7 @@ def as_json(event: Event) -> dict[str, Any]:
             "verifier": event.verifier,
             "worth": [value if math.isfinite(value) else None for value in event.worth],
             **({"n_replayed": event.n_replayed} if event.n_replayed else {}),
+            **({} if event.plain_s is None else {"plain_s": event.plain_s}),
         }
     assert isinstance(event, Finished)
     found: dict[str, Any] = {
@@ -92,6 +93,7 @@ def round_from_json(given: dict[str, Any]) -> Round:
         verifier=str(given.get("verifier", "match")),
         worth=tuple(-math.inf if value is None else value for value in given.get("worth", ())),
         n_replayed=int(given.get("n_replayed", 0)),
+        plain_s=_optional(given.get("plain_s")),
     )
 
 

@@ -98,6 +98,8 @@ class Round:
     in tokens of the time that it takes; empty when nobody weighed it (a fixed n_draft).
     n_replayed: committed tokens that the batch began with, since the target's memory cannot be cut
     and went back to a checkpoint after an earlier rejection; they count in verify_s.
+    plain_s: what the tokens of this round would have taken one by one, by the costs measured on
+    this machine; None where these are not known.
     """
 
     index: int
@@ -112,6 +114,7 @@ class Round:
     verifier: str = "match"
     worth: tuple[float, ...] = ()
     n_replayed: int = 0
+    plain_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,9 @@ class Stats:
     predicted_n: tokens of the answer (the end-of-generation token is not one).
     draft_n: tokens proposed. draft_n_accepted: those that are in the answer, so that it never
     exceeds predicted_n; draft_n_rejected: those that the target refused.
-    n_passes: target decodes of the answer. Times in seconds.
+    n_passes: target decodes of the answer. Times in seconds. plain_s: what the same tokens would
+    have taken one by one, by the costs measured on this machine at the depth of this answer; None
+    where these are not known.
     """
 
     cache_n: int = 0
@@ -137,6 +142,7 @@ class Stats:
     n_passes: int = 0
     draft_s: float = 0.0
     verify_s: float = 0.0
+    plain_s: float | None = None
     seed: int = 0
     verifier: str = "match"
     drafter: str = "none"
@@ -171,6 +177,13 @@ class Stats:
         """
         return self.predicted_n / self.n_passes if self.n_passes else 0.0
 
+    @property
+    def speed_up(self) -> float | None:
+        """Speed over plain decoding, by measured costs; None where nothing was drafted, too."""
+        if self.plain_s is None or not self.predicted_s or self.acceptance_rate is None:
+            return None
+        return self.plain_s / self.predicted_s
+
     def timings(self) -> dict[str, float | int]:
         """The flat object of llama-server's API, times in milliseconds."""
         return {
@@ -188,6 +201,7 @@ class Stats:
             "verify_ms": self.verify_s * 1e3,
             "other_ms": self.other_s * 1e3,
             "n_passes": self.n_passes,
+            **({} if self.plain_s is None else {"plain_ms": self.plain_s * 1e3}),
         }
 
 

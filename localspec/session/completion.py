@@ -102,8 +102,8 @@ class Completion:
 
     def __repr__(self) -> str:
         shown = self.text if len(self.text) <= 60 else self.text[:57] + "…"
-        judged = self.stats.draft_n_accepted + self.stats.draft_n_rejected
-        drafts = f", accepted {self.stats.draft_n_accepted} of {judged}" if judged else ""
+        rate = self.stats.acceptance_rate
+        drafts = f", acceptance rate {rate:.0%}" if rate is not None else ""
         return f"Completion({shown!r}, {len(self.token_ids)} tokens, {self.reason}{drafts})"
 
     def _repr_html_(self) -> str:

@@ -143,7 +143,7 @@ class Inspected:
         """Whether the draft model can pay here, in numbers and words; None without one."""
         if self._pair.draft is None or not self.can_draft:
             return None
-        return look(self.costs)
+        return look(self.costs, device="GPU" if self._pair.on_gpu else "CPU")
 
     @property
     def n_batch(self) -> int:

@@ -112,12 +112,12 @@ def figures(timings: Mapping[str, Any], reason: str | None) -> str:
     if not timings.get("predicted_n"):
         return ""
     accepted = timings.get("draft_n_accepted", 0)
-    judged = accepted + timings.get("draft_n_rejected", 0)
+    n_verified = accepted + timings.get("draft_n_rejected", 0)
     words = (
         f"{timings['predicted_n']} tokens · {timings.get('predicted_per_second', 0.0):.1f} tokens/s"
     )
-    if judged:
-        words += f" · accepted {accepted} of {judged} judged"
+    if n_verified:
+        words += f" · acceptance rate {accepted / n_verified:.0%}"
     if reason and reason != "eos":
         words += f" · ended: {reason}"
     return f"<p class=figures>{html.escape(words)}</p>"

@@ -125,6 +125,7 @@ class Planner:
             dry=dry,
             logprobs=self._reader(options.logprobs, processed=options.logprobs_of == "processed"),
             prompt_logprobs=self._reader(options.prompt_logprobs),
+            plain_seconds=self._measured.plain_seconds(),
         )
 
     def _params(self, options: Options) -> SamplingParams:
@@ -211,7 +212,7 @@ class Planner:
             return "ngram"
         if options.n_draft is not None:
             return "model"
-        outlook = look(self._measured.costs())
+        outlook = look(self._measured.costs(), device="GPU" if self._pair.on_gpu else "CPU")
         if outlook.pays:
             return "splice"
         notes.append(f"{COPIES_ALONE}: {outlook.words}")

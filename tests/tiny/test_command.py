@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -49,21 +50,27 @@ def run_pair(tiny_target: Path, tiny_draft: Path) -> list[object]:
     return ["run", "--target", tiny_target, "--draft", tiny_draft, "--temp", 0, "-n", 20]
 
 
-def test_text_on_stdout_one_line_of_figures_on_stderr(run_pair: list[object]) -> None:
+def test_text_on_stdout_the_gain_in_one_line_on_stderr(run_pair: list[object]) -> None:
     ended = call(*run_pair, "hello", "--n-draft", 2)  # the controller may draft nothing here
     assert ended.returncode == 0
     assert ended.stdout
-    lines = ended.stderr.strip().splitlines()
-    assert len([line for line in lines if not line.startswith("localspec: note: ")]) == 1
-    for figure in (
-        "20 tokens (cut at --max-tokens) ·",
-        "tokens/s",
-        "judged",
-        "per target pass",
-        "draft",
-        "verify",
-    ):
-        assert figure in ended.stderr
+    lines = [x for x in ended.stderr.splitlines() if not x.startswith("localspec: note: ")]
+    assert re.fullmatch(
+        r"20 tokens \(cut at --max-tokens\) in [\d.]+ s · \d+ tokens/s, [\d.]+ × plain · "
+        r"\d+% of the guesses right · [\d.]+ tokens per pass",
+        "\n".join(lines),
+    )
+
+
+def test_verbose_tells_where_the_time_went(run_pair: list[object]) -> None:
+    ended = call(*run_pair, "hello", "--n-draft", 2, "--verbose")
+    last = ended.stderr.splitlines()[-1]
+    assert re.match(
+        r"time: \d+% drafting, \d+% verification, \d+% other · draft tokens: \d+ accepted, "
+        r"\d+ rejected, \d+ discarded · \d+ target passes · prompt: 0 tokens cached, \d+ evaluated",
+        last,
+    )
+    assert "memory, target" in ended.stderr
 
 
 def test_drafts_do_not_change_the_text(run_pair: list[object]) -> None:

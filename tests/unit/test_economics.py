@@ -29,7 +29,7 @@ def test_break_even_is_where_the_speed_is_plain() -> None:
         "a draft step 150 ms",
         f"{outlook.best_ratio:.2f}",
     ):
-        assert figure in outlook.words
+        assert figure in outlook.details
 
 
 def test_a_draft_that_is_too_slow_is_told_what_would_do() -> None:
@@ -37,9 +37,9 @@ def test_a_draft_that_is_too_slow_is_told_what_would_do() -> None:
     assert not outlook.pays
     assert outlook.break_even is None
     assert outlook.best_ratio < 1.0
-    assert "cannot pay" in outlook.words
-    assert "smaller draft model" in outlook.words
-    needed = float(outlook.words.split("a draft step of ")[1].split(" ms")[0]) / 1e3
+    assert "cannot pay" in outlook.details
+    assert "smaller draft model" in outlook.details
+    needed = float(outlook.details.split("a draft step of ")[1].split(" ms")[0]) / 1e3
     faster = scripted_costs(lambda n: 0.9 + 0.1 * n, lambda n: needed * 0.98)
     slower = scripted_costs(lambda n: 0.9 + 0.1 * n, lambda n: needed * 1.1)
     assert best_speed_up(faster, 0.8) > 1.0
@@ -49,14 +49,14 @@ def test_a_draft_that_is_too_slow_is_told_what_would_do() -> None:
 def test_a_target_whose_batches_cost_too_much_is_told_so() -> None:
     outlook = look(scripted_costs(lambda n: float(n), lambda n: 0.001))
     assert not outlook.pays
-    assert "not even a free draft model" in outlook.words
-    assert "Another quant of the target" in outlook.words
+    assert "not even a free draft model" in outlook.details
+    assert "Another quant of the target" in outlook.details
 
 
 def test_what_was_not_measured_is_marked() -> None:
     costs = scripted_costs(lambda n: 1.0 + 0.01 * n, lambda n: 0.05)
     del costs.target._buckets[9][17]
-    assert "by interpolation" in look(costs).words
+    assert "by interpolation" in look(costs).details
 
 
 def test_depth_counts() -> None:
