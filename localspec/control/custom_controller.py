@@ -15,13 +15,13 @@ from localspec.decoding.controller import Controller, Pace, Source
 from localspec.decoding.events import Round
 from localspec.errors import ControllerError, LocalspecError
 
-__all__ = ["OwnController"]
+__all__ = ["GuardedController"]
 
 
 _SOURCES = ("model", "ngram", "none")
 
 
-class OwnController:
+class GuardedController:
     """A Controller around one that is not trusted.
 
     may_verify: batch sizes that may be used, None for all.
@@ -42,7 +42,7 @@ class OwnController:
         """A pace that never exceeds the limit. n_replay is passed on where there is any."""
         more = {"n_replay": n_replay} if n_replay else {}
         inner = self._ask("begin", depth, limit, may_trim=may_trim, **more)
-        return _OwnPace(inner, max(0, limit), self._asker(inner), self._may_verify)
+        return _GuardedPace(inner, max(0, limit), self._asker(inner), self._may_verify)
 
     def observe(self, round_: Round) -> None:
         """Passed on."""
@@ -65,7 +65,7 @@ class OwnController:
         return ask
 
 
-class _OwnPace:
+class _GuardedPace:
     def __init__(
         self,
         inner: Any,

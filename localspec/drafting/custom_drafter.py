@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from localspec.sampling.distribution import Distribution
 
-__all__ = ["Guesser", "MeteredPace", "OwnDrafter", "Predictor", "shape_of"]
+__all__ = ["GuardedDrafter", "Guesser", "MeteredPace", "Predictor", "shape_of"]
 
 _SHAPES = ("propose", "predict", "guess")
 
@@ -99,7 +99,7 @@ _LIKE_A_MATCH_OF = 8  # tokens: what a guess is trusted for until there is exper
 _SUM_TOLERANCE = 1e-6
 
 
-class OwnDrafter:
+class GuardedDrafter:
     """A Drafter around an object of any of the three shapes.
 
     name: for stats, tokens (`RoundToken.source`) and errors. rng: draws what `predict` predicts;

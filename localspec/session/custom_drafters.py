@@ -1,7 +1,7 @@
-"""Drafters and controllers of one's own: found, made once, and what was learned about each.
+"""Drafters and controllers from outside: found, made once, and what was learned about each.
 
-Knows who they are; that they can do no harm is the business of speculation/own_drafter.py and
-own_controller.py.
+Knows who they are; that they can do no harm is the business of drafting/custom_drafter.py and
+control/custom_controller.py.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 
 from localspec.control.costs import Costs, CostTable
-from localspec.control.custom_controller import OwnController
+from localspec.control.custom_controller import GuardedController
 from localspec.control.expected_value import Experience
-from localspec.drafting.custom_drafter import OwnDrafter, shape_of
+from localspec.drafting.custom_drafter import GuardedDrafter, shape_of
 from localspec.errors import DrafterError, LocalspecError, PluginError
 from localspec.llama.vocabulary import Vocabulary
 from localspec.session.options import DRAFTERS
 from localspec.session.plugins import plugin
 
-__all__ = ["Own", "OwnKind"]
+__all__ = ["CustomDrafter", "CustomDrafters"]
 
 _FIRST_GUESS_S = 1e-4  # of one predict(); every call corrects it
 _MOST_KEPT = 32
 
 
 @dataclass(slots=True)
-class OwnKind:
+class CustomDrafter:
     """What was asked for, the drafter itself, its name, what was learned (greedy, sampling)."""
 
     wanted: Any  # referenced, so that its id stays its own
@@ -52,19 +52,19 @@ class OwnKind:
         return mine
 
 
-class Own:
+class CustomDrafters:
     """The drafters of one session, each made once."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
-        self._kinds: dict[Any, OwnKind] = {}
+        self._kinds: dict[Any, CustomDrafter] = {}
 
     def forget(self) -> None:
         """Forget what was learned about acceptance, not the drafters."""
         for kind in self._kinds.values():
             kind.experiences = _no_experience()
 
-    def kind(self, wanted: Any) -> OwnKind | None:
+    def kind(self, wanted: Any) -> CustomDrafter | None:
         """The drafter that the option means; None for the built-in names.
 
         Raises PluginError for one that cannot be imported, DrafterError for a callable that
@@ -78,12 +78,12 @@ class Own:
             if len(self._kinds) >= _MOST_KEPT:
                 del self._kinds[next(iter(self._kinds))]
             drafter, name = self._made(wanted)
-            found = self._kinds[key] = OwnKind(wanted, drafter, name, _no_experience())
+            found = self._kinds[key] = CustomDrafter(wanted, drafter, name, _no_experience())
         return found
 
-    def guarded(self, kind: OwnKind, rng: np.random.Generator | None) -> OwnDrafter:
+    def guarded(self, kind: CustomDrafter, rng: np.random.Generator | None) -> GuardedDrafter:
         """The drafter of one answer. rng: None draws nothing at random."""
-        return OwnDrafter(
+        return GuardedDrafter(
             kind.drafter,
             kind.name,
             self._vocabulary.n_tokens,
@@ -91,7 +91,9 @@ class Own:
             is_end=self._vocabulary.is_eog,
         )
 
-    def controller(self, wanted: Any, may_verify: Callable[[int], bool] | None) -> OwnController:
+    def controller(
+        self, wanted: Any, may_verify: Callable[[int], bool] | None
+    ) -> GuardedController:
         """The controller that the option means, guarded."""
         name = wanted if isinstance(wanted, str) else _name(wanted)
         made: Any = plugin("controllers", wanted) if isinstance(wanted, str) else wanted
@@ -99,7 +101,7 @@ class Own:
             made = _call(made, name, PluginError)
         if not callable(getattr(made, "begin", None)):
             raise PluginError(f"{name} made {type(made).__name__}, which has no begin()")
-        return OwnController(made, name, may_verify)
+        return GuardedController(made, name, may_verify)
 
     def _made(self, wanted: Any) -> tuple[Any, str]:
         name = wanted if isinstance(wanted, str) else _name(wanted)

@@ -28,7 +28,7 @@ from localspec.sampling.constraint import Constraint
 from localspec.sampling.dry import Breakers, Dry, sequence_breakers
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.seeds import resolve_seed, sequential_uniforms
-from localspec.session.custom_drafters import Own, OwnKind
+from localspec.session.custom_drafters import CustomDrafter, CustomDrafters
 from localspec.session.options import Options
 from localspec.session.pair import Pair
 
@@ -48,14 +48,14 @@ class Planner:
             )
         self._copies = Copies()
         self._dry_breakers: dict[tuple[str, ...], Breakers] = {}
-        self._own = Own(pair.target.model.vocabulary)
+        self._custom = CustomDrafters(pair.target.model.vocabulary)
         self.forget()
 
     def forget(self) -> None:
         """Forget what was learned about acceptance."""
         self.experiences = {True: Experience(), False: Experience()}  # greedy, sampling
         self.temperature = DraftTemperature()
-        self._own.forget()
+        self._custom.forget()
 
     def is_cold(self, ids: Sequence[int]) -> bool:
         """True when neither model has anything of this prompt in its cache."""
@@ -78,13 +78,13 @@ class Planner:
         dry = Dry(params, self._breakers(params)) if params.has_dry else None
         seed = resolve_seed(options.seed)
         rng = sequential_uniforms(seed)
-        own = self._own.kind(options.drafter)
-        kind = self._drafter_kind(options, own, notes)
+        custom = self._custom.kind(options.drafter)
+        kind = self._drafter_kind(options, custom, notes)
         verifier = _verifier(
             options,
             greedy=params.greedy,
             exact=self._pair.options.exact,
-            draws=own.is_predictor if own else kind not in ("ngram", "none"),
+            draws=custom.is_predictor if custom else kind not in ("ngram", "none"),
         )
         if params.needs_match and kind != "none":
             notes.append(
@@ -92,8 +92,8 @@ class Planner:
                 "match, with randomness by seed and position"
             )
         drafter: Drafter | None = None
-        if own is not None and kind != "none":
-            drafter = self._own.guarded(own, None if verifier == "match" else rng)
+        if custom is not None and kind != "none":
+            drafter = self._custom.guarded(custom, None if verifier == "match" else rng)
         elif kind != "none":
             model: ModelDrafter | None = None
             if kind != "ngram" and self.draft_cache is not None:
@@ -112,7 +112,7 @@ class Planner:
         return Engine(
             self._pair.target,
             drafter,
-            self._controller(options, own if kind != "none" else None, kind, notes),
+            self._controller(options, custom if kind != "none" else None, kind, notes),
             params,
             verifier=verifier,
             seed=seed,
@@ -162,16 +162,16 @@ class Planner:
         return LogprobReader(n_top, piece, processed=processed)
 
     def _controller(
-        self, options: Options, own: OwnKind | None, kind: str, notes: list[str]
+        self, options: Options, custom: CustomDrafter | None, kind: str, notes: list[str]
     ) -> Controller:
         most = min(self._pair.target.max_rows, self._pair.target.n_batch) - 1
         if options.n_draft is None and kind != "none":
             costs = self._measured.costs()
             if options.controller is not None:
-                return self._own.controller(options.controller, costs.may_verify)
-            experiences = own.experiences if own else self.experiences
+                return self._custom.controller(options.controller, costs.may_verify)
+            experiences = custom.experiences if custom else self.experiences
             return ExpectedValueController(
-                own.costs(costs) if own else costs,
+                custom.costs(costs) if custom else costs,
                 experiences[options.sampling().greedy],
                 n_draft_max=options.n_draft_max,
             )
@@ -182,10 +182,12 @@ class Planner:
             n_draft, self._measured.costs().may_verify if self._pair.options.exact else None
         )
 
-    def _drafter_kind(self, options: Options, own: OwnKind | None, notes: list[str]) -> str:
+    def _drafter_kind(
+        self, options: Options, custom: CustomDrafter | None, notes: list[str]
+    ) -> str:
         """Which drafter is used; a note says why when it is not the one asked for."""
-        kind: str = own.name if own else options.drafter
-        if not own and kind in ("model", "splice") and self._pair.draft is None:
+        kind: str = custom.name if custom else options.drafter
+        if not custom and kind in ("model", "splice") and self._pair.draft is None:
             raise InvalidOptionError(
                 f"drafter is {kind}, but no draft model is in use: "
                 + ("; ".join(self._pair.notes) or "load one with draft=…, or choose ngram or none")
@@ -206,7 +208,7 @@ class Planner:
                 f"({self._pair.target_header.quant}), so nothing is drafted"
             )
             return "none"
-        if own is not None or kind != "auto":
+        if custom is not None or kind != "auto":
             return kind
         if self._pair.draft is None:
             return "ngram"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from localspec.control import measured_costs as pricing
+from localspec.control import measured_costs
 from localspec.control.costs import Costs
 from localspec.decoding.events import Round
 from localspec.drafting import draft_cache
@@ -135,17 +135,17 @@ def test_costs_are_measured_once_and_then_found(
         first = session.costs.target.seconds(1)
         assert first > 0
     calls = []
-    measure = pricing.measure
+    measure = measured_costs.measure
 
     def counting(*args: Any, **options: Any) -> None:
         calls.append(args)
         measure(*args, **options)
 
-    monkeypatch.setattr(pricing, "measure", counting)
-    renew = pricing.renew
+    monkeypatch.setattr(measured_costs, "measure", counting)
+    renew = measured_costs.renew
     for fits in (True, False):  # what a model of microseconds says of its own table is noise
         monkeypatch.setattr(
-            pricing, "renew", lambda *a, fits=fits, **k: renew(*a, **k) is None or fits
+            measured_costs, "renew", lambda *a, fits=fits, **k: renew(*a, **k) is None or fits
         )
         with Session(tiny_target, tiny_draft) as session:
             assert session.costs.target.is_measured(8)
@@ -213,15 +213,15 @@ def test_cancelling_while_costs_are_measured_ends_the_answer_cleanly(
     tiny_target: Path, tiny_draft: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(measured_costs, "costs_folder", lambda: tmp_path)
-    measure = pricing.measure
+    measure = measured_costs.measure
     with Session(tiny_target, tiny_draft) as session:
 
         def interrupted(*args: Any, **options: Any) -> None:
             session.cancel()
-            monkeypatch.setattr(pricing, "measure", measure)
+            monkeypatch.setattr(measured_costs, "measure", measure)
             measure(*args, **options)
 
-        monkeypatch.setattr(pricing, "measure", interrupted)
+        monkeypatch.setattr(measured_costs, "measure", interrupted)
         result = session.complete(PROMPT, **GREEDY)
         assert result.reason == "cancelled"
         assert session.complete(PROMPT, **GREEDY).reason == "length"
@@ -231,7 +231,7 @@ def test_cancelling_a_measurement_is_a_named_error_and_the_next_call_works(
     tiny_target: Path, tiny_draft: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(measured_costs, "costs_folder", lambda: tmp_path)
-    measure = pricing.measure
+    measure = measured_costs.measure
     with Session(tiny_target, tiny_draft) as session:
 
         def interrupted(*args: Any, **options: Any) -> None:
@@ -239,7 +239,7 @@ def test_cancelling_a_measurement_is_a_named_error_and_the_next_call_works(
             measure(*args, **options)
 
         with monkeypatch.context() as patch:
-            patch.setattr(pricing, "measure", interrupted)
+            patch.setattr(measured_costs, "measure", interrupted)
             with pytest.raises(CancelledError):
                 _ = session.costs
         assert session.costs.target.is_measured(1)

@@ -17,7 +17,7 @@ from localspec.decoding.controller import FixedController, Pace
 from localspec.decoding.draft import Draft
 from localspec.decoding.engine import Engine, Limits
 from localspec.decoding.events import Finished
-from localspec.drafting.custom_drafter import OwnDrafter
+from localspec.drafting.custom_drafter import GuardedDrafter
 from localspec.llama.context import Context
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.seeds import sequential_uniforms
@@ -88,7 +88,7 @@ def sample(
     n_accepted = 0
     for seed in range(N_SAMPLES):
         rng = sequential_uniforms(seed)
-        own = OwnDrafter(
+        own = GuardedDrafter(
             drafter,
             "mine",
             target.n_vocab,
@@ -126,11 +126,11 @@ def test_a_drafter_that_cheats_does_not_bend_the_law(
 def test_a_guard_that_believes_would_be_noticed(
     contexts: tuple[Context, Context], law: Law, verifier: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def believing(self: OwnDrafter, ids: tuple[int, ...], pace: Pace) -> Draft:
+    def believing(self: GuardedDrafter, ids: tuple[int, ...], pace: Pace) -> Draft:
         found: Draft = self._call("propose", ids, pace)
         return found
 
-    monkeypatch.setattr(OwnDrafter, "_proposed", believing)
-    monkeypatch.setattr(OwnDrafter, "is_random", True)
+    monkeypatch.setattr(GuardedDrafter, "_proposed", believing)
+    monkeypatch.setattr(GuardedDrafter, "is_random", True)
     counts, _ = sample(contexts, law, Liar, verifier)
     assert laws.chi_square_z(counts, law) > Z_REFUSE

@@ -141,7 +141,7 @@ def test_the_controller_learns_about_each_drafter_apart(pair: Session) -> None:
     good, bad = Cycle(), Hostile(lambda: [5])
     for _ in range(3):
         pair.complete(PROMPT, drafter=bad, **GREEDY)
-    kinds = pair._planner._own._kinds
+    kinds = pair._planner._custom._kinds
     assert pair._planner.experiences[True].copies.rate(8) == pytest.approx(
         localspec.control.expected_value.Experience().copies.rate(8)  # type: ignore[attr-defined]
     )
@@ -176,7 +176,7 @@ def test_a_controller_of_ones_own(pair: Session, plain: localspec.Completion) ->
 @pytest.fixture
 def offered(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package that offers a good drafter and some bad ones."""
-    home = "tests.tiny.test_own_drafters"
+    home = "tests.tiny.test_custom_drafters"
     found = {
         "cycle": f"{home}:Cycle",
         "missing": "no_such_module_anywhere:Thing",

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from localspec.control.custom_controller import OwnController
+from localspec.control.custom_controller import GuardedController
 from localspec.decoding.controller import FixedController, FixedPace
 from localspec.decoding.draft import Draft
 from localspec.decoding.events import Round
-from localspec.drafting.custom_drafter import OwnDrafter, shape_of
+from localspec.drafting.custom_drafter import GuardedDrafter, shape_of
 from localspec.errors import ControllerError, DrafterError, InvalidOptionError
 from localspec.sampling.distribution import Distribution
 from localspec.session.options import Options
@@ -29,7 +29,7 @@ class Says:
 
 
 def propose(drafter: Any, n_draft: int = 4, rng: np.random.Generator | None = None) -> Draft:
-    own = OwnDrafter(drafter, "mine", N_VOCAB, rng=rng, is_end=lambda token: token == 0)
+    own = GuardedDrafter(drafter, "mine", N_VOCAB, rng=rng, is_end=lambda token: token == 0)
     return own.propose([1, 2, 3], FixedPace(n_draft))
 
 
@@ -189,7 +189,7 @@ def test_a_lie_about_q_is_not_believed() -> None:
 
     draft = propose(Rude(lie))
     assert draft.q[0].prob(4) == 1.0
-    own = OwnDrafter(Rude(lie), "mine", N_VOCAB, rng=np.random.default_rng(1), is_end=bool)
+    own = GuardedDrafter(Rude(lie), "mine", N_VOCAB, rng=np.random.default_rng(1), is_end=bool)
     assert not own.is_random  # it says so itself, and is not believed
 
 
@@ -211,7 +211,7 @@ def test_a_failure_to_settle_is_told_at_the_next_draft() -> None:
         def settle(self, ids: Any) -> None:
             raise ValueError("lost")
 
-    own = OwnDrafter(Broken(), "mine", N_VOCAB, rng=None, is_end=bool)
+    own = GuardedDrafter(Broken(), "mine", N_VOCAB, rng=None, is_end=bool)
     own.settle([1])
     with pytest.raises(DrafterError, match="settle raised ValueError: lost"):
         own.propose([1], FixedPace(2))
@@ -269,7 +269,7 @@ class HostileController:
 
 
 def test_a_controller_cannot_exceed_the_room() -> None:
-    pace = OwnController(HostileController(), "mine").begin(10, 3, may_trim=True)
+    pace = GuardedController(HostileController(), "mine").begin(10, 3, may_trim=True)
     assert pace.copy(5, 100) == 3
     assert pace.copy(5, 100) == 0
     assert not pace.another()
@@ -278,7 +278,7 @@ def test_a_controller_cannot_exceed_the_room() -> None:
 
 
 def test_a_controller_cannot_use_sizes_that_exact_mode_forbids() -> None:
-    controller = OwnController(HostileController(), "mine", lambda n: n in (1, 3))
+    controller = GuardedController(HostileController(), "mine", lambda n: n in (1, 3))
     pace = controller.begin(10, 8, may_trim=True)
     assert pace.copy(5, 100) == 8
     assert pace.trim() == 2
@@ -300,7 +300,7 @@ def test_a_controller_cannot_use_sizes_that_exact_mode_forbids() -> None:
 def test_senseless_answers_of_a_controller_are_named(
     method: str, answer: Any, arguments: tuple[Any, ...]
 ) -> None:
-    controller = OwnController(HostileController(**{method: answer}), "mine")
+    controller = GuardedController(HostileController(**{method: answer}), "mine")
     with pytest.raises(ControllerError):
         getattr(controller.begin(10, 3, may_trim=True), method)(*arguments)
 
@@ -310,6 +310,6 @@ def test_a_controller_without_a_method_is_named() -> None:
         def begin(self, depth: int, limit: int, *, may_trim: bool) -> object:
             return object()
 
-    pace = OwnController(Empty(), "mine").begin(1, 3, may_trim=True)  # type: ignore[arg-type]
+    pace = GuardedController(Empty(), "mine").begin(1, 3, may_trim=True)  # type: ignore[arg-type]
     with pytest.raises(ControllerError, match="AttributeError"):
         pace.another()
