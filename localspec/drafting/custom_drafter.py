@@ -1,6 +1,6 @@
-"""The two small shapes that a drafter of one's own may have; the third is the Drafter protocol.
+"""Drafters that others wrote: the shapes they may have, and a guard that makes each of them safe.
 
-Knows nothing of how they are run: own_drafter.py does that, safely.
+A guesser and a predictor are the two small shapes; the third is the Drafter protocol itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import itertools
 import operator
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,15 +20,12 @@ from localspec.errors import DrafterError, LocalspecError
 from localspec.llama.context import Cancelled
 from localspec.sampling.distribution import Distribution
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from localspec.sampling.distribution import Distribution
-
 __all__ = ["GuardedDrafter", "Guesser", "MeteredPace", "Predictor", "shape_of"]
 
 _SHAPES = ("propose", "predict", "guess")
+_N_MAX = 64  # rows of one verification; a longer guess is cut
+_LIKE_A_MATCH_OF = 8  # tokens: what a guess is trusted for until there is experience
+_SUM_TOLERANCE = 1e-6
 
 
 class Guesser(Protocol):
@@ -91,12 +88,7 @@ class MeteredPace:
         return self._pace.worth()
 
     def decoded(self, n_tokens: int, depth: int, seconds: float) -> None:
-        """Costs of a strange drafter are not those of the draft model."""
-
-
-N_MAX = 64  # rows of one verification; a longer guess is cut
-_LIKE_A_MATCH_OF = 8  # tokens: what a guess is trusted for until there is experience
-_SUM_TOLERANCE = 1e-6
+        """What a custom drafter decodes costs other times than the draft model's steps."""
 
 
 class GuardedDrafter:
@@ -160,9 +152,9 @@ class GuardedDrafter:
 
     def _guessed(self, ids: tuple[int, ...], pace: Pace) -> Draft:
         draft = Draft()
-        if pace.source(_LIKE_A_MATCH_OF, N_MAX, None) == "none":
+        if pace.source(_LIKE_A_MATCH_OF, _N_MAX, None) == "none":
             return draft
-        found = self._call("guess", ids, N_MAX)
+        found = self._call("guess", ids, _N_MAX)
         tokens = self._ids(found, "guess")
         if not tokens:
             pace.source(0, 0, None)  # nobody began after all
@@ -225,7 +217,7 @@ class GuardedDrafter:
             return []
         try:
             # an iterator may never end
-            tokens = [operator.index(token) for token in itertools.islice(found, N_MAX)]
+            tokens = [operator.index(token) for token in itertools.islice(found, _N_MAX)]
         except (LocalspecError, Cancelled):
             raise
         except Exception as error:

@@ -1,4 +1,7 @@
-"""One answer of a batch, the same whether it was made now or read from the file of results."""
+"""The file of a batch: a first line that says how it was made, then one line for each prompt.
+
+An answer is the same object whether it was made now or read from the file.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from localspec.session.completion import Completion
 
 __all__ = ["Answered", "ResultsFile"]
 
+_VERSION = 1  # of the file
 _EXTRA = ("logprobs", "grammar_complete")  # rows have them where they were asked for
 
 
@@ -96,9 +100,6 @@ class Answered:
         if named.get("logprobs") is not None:
             named["logprobs"] = tuple(logprob_from_json(entry) for entry in named["logprobs"])
         return cls(**named)
-
-
-_VERSION = 1
 
 
 class ResultsFile(JsonlFile):

@@ -1,9 +1,10 @@
-"""What a seed promises about an answer, said by the answer itself.
+"""How to make an answer again, as plain data, and how far a seed promises the same text.
 
-Two things decide. The rule: *match* and greedy text depend on the seed alone, neither on drafts
-nor on their lengths; *rejection* and *block* repeat only with the same draft lengths and the same
-draft temperature. The bits: llama.cpp computes slightly other logits in other batch shapes, so
-that near ties may fall otherwise where the shapes are not the same (README, "The promise").
+Two things decide the promise. The rule: *match* and greedy text depend on the seed alone, neither
+on drafts nor on their lengths; *rejection* and *block* repeat only with the same draft lengths and
+the same draft temperature. The bits: llama.cpp computes slightly other logits in other batch
+shapes, so that near ties may fall otherwise where the shapes are not the same (README, "The
+promise").
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from localspec.session.plain_data import to_dict
 __all__ = ["Promise", "PromiseKind", "Recipe", "made_by", "promise_of", "recipe_of"]
 
 PromiseKind: TypeAlias = Literal["bits", "near ties", "law"]
+
+_VERSION = 1  # of a recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +76,6 @@ def promise_of(
         kind, f"{verifier} with a seed, a fixed n_draft, a fixed draft temperature, {cache}",
         exact, cold,
     )  # fmt: skip
-
-
-_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from localspec.control import measured_costs
+from localspec.control import measured_costs as measuring
 from localspec.control.costs import Costs
+from localspec.control.economics import COPIES_ALONE
 from localspec.decoding.events import Round
 from localspec.drafting import draft_cache
 from localspec.errors import CancelledError, InvalidOptionError
-from localspec.models import stored_costs as measured_costs
+from localspec.models import stored_costs
 from localspec.session import pair as pair_module
 from localspec.session.options import LoadOptions
 from localspec.session.session import Session
@@ -79,7 +80,7 @@ def test_where_a_model_cannot_pay_it_is_never_fed(priced: Callable[[Costs], Sess
     assert session._draft is not None
     assert session._draft.ids == []
     assert result.stats.drafter == "ngram"
-    assert any("cannot pay" in note for note in result.stats.notes)
+    assert any(note.startswith(COPIES_ALONE) for note in result.stats.notes)
 
 
 def test_a_model_asked_for_by_name_drafts_nothing_where_nothing_pays(
@@ -130,22 +131,22 @@ def _drafted(event: object) -> bool:
 def test_costs_are_measured_once_and_then_found(
     tiny_target: Path, tiny_draft: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(measured_costs, "costs_folder", lambda: tmp_path / "costs")
+    monkeypatch.setattr(stored_costs, "costs_folder", lambda: tmp_path / "costs")
     with Session(tiny_target, tiny_draft) as session:
         first = session.costs.target.seconds(1)
         assert first > 0
     calls = []
-    measure = measured_costs.measure
+    measure = measuring.measure
 
     def counting(*args: Any, **options: Any) -> None:
         calls.append(args)
         measure(*args, **options)
 
-    monkeypatch.setattr(measured_costs, "measure", counting)
-    renew = measured_costs.renew
+    monkeypatch.setattr(measuring, "measure", counting)
+    renew = measuring.renew
     for fits in (True, False):  # what a model of microseconds says of its own table is noise
         monkeypatch.setattr(
-            measured_costs, "renew", lambda *a, fits=fits, **k: renew(*a, **k) is None or fits
+            measuring, "renew", lambda *a, fits=fits, **k: renew(*a, **k) is None or fits
         )
         with Session(tiny_target, tiny_draft) as session:
             assert session.costs.target.is_measured(8)
@@ -163,7 +164,7 @@ def test_a_cache_folder_that_cannot_be_written_harms_nothing(
 ) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("no folder")
-    monkeypatch.setattr(measured_costs, "costs_folder", lambda: blocked / "costs")
+    monkeypatch.setattr(stored_costs, "costs_folder", lambda: blocked / "costs")
     with Session(tiny_target, tiny_draft) as session:
         assert session.complete(PROMPT, **GREEDY).text
 
@@ -212,16 +213,16 @@ def test_the_next_turn_reuses_what_both_models_have_read(
 def test_cancelling_while_costs_are_measured_ends_the_answer_cleanly(
     tiny_target: Path, tiny_draft: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(measured_costs, "costs_folder", lambda: tmp_path)
-    measure = measured_costs.measure
+    monkeypatch.setattr(stored_costs, "costs_folder", lambda: tmp_path)
+    measure = measuring.measure
     with Session(tiny_target, tiny_draft) as session:
 
         def interrupted(*args: Any, **options: Any) -> None:
             session.cancel()
-            monkeypatch.setattr(measured_costs, "measure", measure)
+            monkeypatch.setattr(measuring, "measure", measure)
             measure(*args, **options)
 
-        monkeypatch.setattr(measured_costs, "measure", interrupted)
+        monkeypatch.setattr(measuring, "measure", interrupted)
         result = session.complete(PROMPT, **GREEDY)
         assert result.reason == "cancelled"
         assert session.complete(PROMPT, **GREEDY).reason == "length"
@@ -230,8 +231,8 @@ def test_cancelling_while_costs_are_measured_ends_the_answer_cleanly(
 def test_cancelling_a_measurement_is_a_named_error_and_the_next_call_works(
     tiny_target: Path, tiny_draft: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(measured_costs, "costs_folder", lambda: tmp_path)
-    measure = measured_costs.measure
+    monkeypatch.setattr(stored_costs, "costs_folder", lambda: tmp_path)
+    measure = measuring.measure
     with Session(tiny_target, tiny_draft) as session:
 
         def interrupted(*args: Any, **options: Any) -> None:
@@ -239,7 +240,7 @@ def test_cancelling_a_measurement_is_a_named_error_and_the_next_call_works(
             measure(*args, **options)
 
         with monkeypatch.context() as patch:
-            patch.setattr(measured_costs, "measure", interrupted)
+            patch.setattr(measuring, "measure", interrupted)
             with pytest.raises(CancelledError):
                 _ = session.costs
         assert session.costs.target.is_measured(1)
@@ -250,7 +251,7 @@ def test_another_engine_or_machine_measures_for_itself(
     tiny_target: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Bits and speeds are true of one build on one machine; a shared home must not mix them."""
-    monkeypatch.setattr(measured_costs, "costs_folder", lambda: tmp_path)
+    monkeypatch.setattr(stored_costs, "costs_folder", lambda: tmp_path)
     options = LoadOptions(exact=True, n_ctx=256)
     with Session(tiny_target, None, options) as session:
         _ = session.costs

@@ -143,7 +143,7 @@ def test_html_shows_accepted_and_rejected_tokens_and_escapes(pair: Session) -> N
     assert "<script" not in page
     shown = repr(result)
     assert shown.startswith("Completion('")
-    assert "40 tokens, length, accepted" in shown
+    assert "40 tokens, length, acceptance rate" in shown
     assert len(shown) < 200
 
 
