@@ -172,6 +172,14 @@ def summary(runs: Sequence[dict[str, Any]], title: str) -> str:
         chosen = [s for (c, _), s in by_prompt.items() if category in ("all", c)]
         lines.append(f"| {category} | {_against_fixed(chosen)} | {_against_peer(chosen)} | "
                      f"{_outside(chosen)} |")  # fmt: skip
+    told = [
+        s["controller"]["plain_ms"] / s["controller"]["predicted_ms"]
+        / (s["controller"]["tokens_per_s"] / s["plain"]["tokens_per_s"])
+        for s in by_prompt.values() if s["controller"].get("plain_ms")
+    ]  # fmt: skip
+    if told:
+        lines += ["", "The speed-up that an answer tells of itself, over the measured one: median "
+                  f"{statistics.median(told):.3f} ({min(told):.2f}–{max(told):.2f})."]  # fmt: skip
     same = [s["controller"]["same_as_plain"] for s in by_prompt.values()]
     lines += ["", f"Text the same as plain: {sum(same)} of {len(same)} prompts (greedy text may "
               "part at near ties; see exact mode)."]  # fmt: skip
