@@ -84,9 +84,9 @@ def words(
             continue
         assert token.q is not None
         chance = min(1.0, token.p / token.q)
-        judged = f"{chance:.4f}" if token.verdict != "discarded" else "never asked"
+        ratio = f"{chance:.4f}" if token.verdict != "discarded" else "not verified"
         lines.append(
-            f"| {i} | {shown(token.text)} | {token.q:.4f} | {token.p:.4f} | {judged} | "
+            f"| {i} | {shown(token.text)} | {token.q:.4f} | {token.p:.4f} | {ratio} | "
             f"{token.verdict} |"
         )
     refused = next(t for t in round_.tokens if t.verdict == "rejected")
@@ -94,12 +94,12 @@ def words(
     accepted = [t for t in round_.tokens if t.verdict == "accepted"]
     lines += [
         "",
-        f"{len(accepted)} tokens were kept. {shown(refused.text)} had "
-        f"p = {refused.p:.4f} and q = {refused.q:.4f}: it would have been kept with probability "
-        f"{min(1.0, refused.p / (refused.q or 1.0)):.4f}, and the coin said no. In its place came "
-        f"{shown(final.text)}, drawn from norm(max(0, p − q)), where p has {final.p:.4f} and q "
-        f"{final.q or 0.0:.4f}. The tokens behind it were never looked at: their p is that of a "
-        "text that was not written. So this one pass of the target gave "
+        f"{len(accepted)} draft tokens were accepted. {shown(refused.text)} had "
+        f"p = {refused.p:.4f} and q = {refused.q:.4f}: it would have been accepted with probability "
+        f"{min(1.0, refused.p / (refused.q or 1.0)):.4f}, and this time it was rejected. "
+        f"{shown(final.text)} took its place, drawn from norm(max(0, p − q)), where p has "
+        f"{final.p:.4f} and q {final.q or 0.0:.4f}. The tokens behind it were never verified: their "
+        "p is that of a text that was not written. So this one pass of the target gave "
         f"{round_.n_accepted + 1} tokens; it took {round_.verify_s * 1e3:.0f} ms, and the draft "
         f"{round_.draft_s * 1e3:.0f} ms (single figures, not a measurement of speed).",
         "",
