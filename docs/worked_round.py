@@ -96,7 +96,7 @@ def words(
         "",
         f"{len(accepted)} draft tokens were accepted. {shown(refused.text)} had "
         f"p = {refused.p:.4f} and q = {refused.q:.4f}: it would have been accepted with "
-        f"probability {min(1.0, refused.p / (refused.q or 1.0)):.4f}, and this time it was rejected. "
+        f"probability {min(1.0, refused.p / (refused.q or 1.0)):.4f}, and it was rejected. "
         f"{shown(final.text)} took its place, drawn from norm(max(0, p − q)), where p has "
         f"{final.p:.4f} and q {final.q or 0.0:.4f}. The tokens behind it were never verified: "
         "their p is that of a text that was not written. So this one pass of the target gave "
