@@ -13,27 +13,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
 
 from localspec.decoding import verify
+from localspec.decoding.answer import Answer, Limits
 from localspec.decoding.controller import Controller
 from localspec.decoding.draft import Draft, Drafter
-from localspec.decoding.events import (
-    Event,
-    Finished,
-    Prefill,
-    Reason,
-    Round,
-    RoundToken,
-    Stats,
-)
+from localspec.decoding.events import Event, Finished, Prefill, Reason, Round, Stats
 from localspec.decoding.logprobs import LogprobReader, TokenLogprob, read_prompt
 from localspec.decoding.round_tokens import RoundTokens
 from localspec.decoding.target_law import TargetLaw
-from localspec.decoding.text_release import TextRelease
 from localspec.errors import ContextOverflowError, EmptyPromptError
 from localspec.llama.context import Cancelled, Context
 from localspec.sampling.constraint import Constraint
@@ -42,22 +34,9 @@ from localspec.sampling.dry import Dry
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.seeds import position_uniform
 
-__all__ = ["Engine", "Limits"]
+__all__ = ["Engine"]
 
 _LONGEST_REPLAY = 8  # tokens that a verification may begin with; more of them are read apart
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Where an answer ends besides the model's own end: budget, stop strings, stop ids.
-
-    Before min_tokens of it neither the model's end nor a stop id may come.
-    """
-
-    max_tokens: int
-    stop: tuple[str, ...] = ()
-    stop_ids: frozenset[int] = frozenset()
-    min_tokens: int = 0
 
 
 class Engine:
@@ -101,9 +80,10 @@ class Engine:
         self._seed = seed
         self._rng = rng
         self._limits = limits
-        self._vocabulary = target.model.vocabulary
         self._constraint = constraint
-        end_ids = [*self._vocabulary.eog_ids, *limits.stop_ids] if limits.min_tokens else []
+        vocabulary = target.model.vocabulary
+        self._answer = Answer(limits, target.n_ctx, vocabulary.is_eog, constraint)
+        end_ids = [*vocabulary.eog_ids, *limits.stop_ids] if limits.min_tokens else []
         self._law = TargetLaw(
             params,
             seed,
@@ -112,19 +92,11 @@ class Engine:
             min_tokens=limits.min_tokens,
             end_ids=end_ids,
         )
-        self._told = RoundTokens(self._vocabulary.piece, n_alternatives, logprobs)
+        self._told = RoundTokens(vocabulary.piece, n_alternatives, logprobs)
         self._logprobs = logprobs
         self._prompt_logprobs = prompt_logprobs
         self._plain_seconds = plain_seconds
-        self._read: list[TokenLogprob] = []  # of the answer's tokens
         self._read_prompt: list[TokenLogprob] = []
-        self._release = TextRelease(limits.stop)
-        self._ids: list[int] = []
-        self._n_prompt = 0
-        self._starts: list[int] = []  # characters of text before each answer token
-        self._was_drafted: list[bool] = []  # was each answer token an accepted draft token?
-        self._n_accepted = 0  # how many of them were
-        self._text: list[str] = []
         self._verifiers: Counter[str] = Counter()
         self.stats = Stats(
             seed=seed,
@@ -142,9 +114,8 @@ class Engine:
         when llama.cpp refuses.
         """
         self.require_prompt(prompt_ids)
-        self._ids = list(prompt_ids)
-        self._n_prompt = len(prompt_ids)
-        over = self._over_at_once()
+        self._answer.begin(prompt_ids)
+        over = self._answer.over_at_once()
         if over is not None and self._prompt_logprobs is None:
             yield self._finish(over)
             return
@@ -171,11 +142,12 @@ class Engine:
                 index += 1
         except Cancelled:
             ended = "cancelled"
-            round_ = Round(index, 0, 0, (), "", 0.0, 0.0, 0.0, len(self._ids), self._verifier)
+            round_ = Round(
+                index, 0, 0, (), "", 0.0, 0.0, 0.0, len(self._answer.ids), self._verifier
+            )
         finally:
             self._settle()
-        tail = self._release.flush(is_cut=ended in ("length", "context", "cancelled"))
-        self._text.append(tail)
+        tail = self._answer.flush(ended)
         if ended != "cancelled" or tail:
             yield replace(round_, text=round_.text + tail)
         yield self._finish(ended)
@@ -193,17 +165,19 @@ class Engine:
     def _prefill(self) -> Iterator[Prefill]:
         """Evaluate what the cache lacks of the prompt, the last token apart."""
         started = perf_counter()
-        target, total = self._target, self._n_prompt
+        target, total = self._target, self._answer.n_prompt
         if self._prompt_logprobs is not None:
-            for known in read_prompt(target, self._ids, self._prompt_logprobs):
+            for known in read_prompt(target, self._answer.ids, self._prompt_logprobs):
                 self._read_prompt = known
                 yield Prefill(len(target.ids), total)
-        n_cached = target.keep_prefix(self._ids[:-1])
+        n_cached = target.keep_prefix(self._answer.ids[:-1])
         elapsed = perf_counter() - started
         yield Prefill(n_cached, total)
         for start in range(n_cached, total - 1, target.n_batch):
             started = perf_counter()
-            target.decode(self._ids[start : min(start + target.n_batch, total - 1)], n_rows=0)
+            target.decode(
+                self._answer.ids[start : min(start + target.n_batch, total - 1)], n_rows=0
+            )
             target.checkpoint()
             elapsed += perf_counter() - started
             self.stats = replace(
@@ -214,17 +188,13 @@ class Engine:
         target.checkpoint(keep=True)  # where another answer to this prompt begins
         if self._drafter is not None:
             n_ahead = min(self._limits.max_tokens, target.n_ctx - total)
-            self._drafter.prepare(self._ids, lambda n: self._controller.worth_reading(n, n_ahead))
+            self._drafter.prepare(
+                self._answer.ids, lambda n: self._controller.worth_reading(n, n_ahead)
+            )
         elapsed += perf_counter() - started
         self.stats = replace(
             self.stats, cache_n=n_cached, prompt_n=total - n_cached, prompt_s=elapsed
         )
-
-    def _over_at_once(self) -> Reason | None:
-        """Why nothing is generated, where the options leave no room for a token."""
-        if self._constraint is not None and self._constraint.committed.must_end:
-            return "eos"
-        return "length" if self._limits.max_tokens == 0 else None
 
     def _round(self, index: int) -> tuple[Round, Reason | None]:
         started = perf_counter()
@@ -236,11 +206,11 @@ class Engine:
         if draft.ids:
             self._target.checkpoint()
         marked = perf_counter()
-        unread = self._ids[len(self._target.ids) :]
+        unread = self._answer.ids[len(self._target.ids) :]
         rows = self._target.decode([*unread, *draft.ids], n_rows=len(draft.ids) + 1)
         verified = perf_counter()
 
-        p = self._law.rows(rows, self._ids, self._n_prompt, draft.ids)
+        p = self._law.rows(rows, self._answer.ids, self._answer.n_prompt, draft.ids)
         verifier = self._verifier_of(draft)
         verdict = self._verify(verifier, p, draft)
         a = verdict.n_accepted
@@ -248,8 +218,8 @@ class Engine:
         tokens = self._told.tokens(draft, p, rows, a, verdict.token)
         if self._drafter is not None:
             self._drafter.learn(p[: a + 1])
-        depth = len(self._ids)
-        tokens, text, ended = self._commit(tokens)
+        depth = len(self._answer.ids)
+        tokens, text, ended = self._answer.commit(tokens)
         round_ = Round(
             index=index,
             n_draft=len(draft.ids),
@@ -268,11 +238,11 @@ class Engine:
 
     def _n_replay(self) -> int:
         """Committed tokens, the last one apart, that the target must read again."""
-        return len(self._ids) - 1 - len(self._target.ids)
+        return len(self._answer.ids) - 1 - len(self._target.ids)
 
     def _shorten_replay(self) -> None:
         if self._n_replay() > _LONGEST_REPLAY:
-            self._target.decode(self._ids[len(self._target.ids) : -1], n_rows=0)
+            self._target.decode(self._answer.ids[len(self._target.ids) : -1], n_rows=0)
 
     def _draft(self) -> tuple[Draft, tuple[float, ...]]:
         """What the drafter proposes at the controller's pace, and what each length was worth."""
@@ -281,9 +251,9 @@ class Engine:
             return Draft(), ()
         may_trim = not self._drafter.is_random  # cutting a random draft would bend the law
         pace = self._controller.begin(
-            len(self._ids), room, may_trim=may_trim, n_replay=self._n_replay()
+            len(self._answer.ids), room, may_trim=may_trim, n_replay=self._n_replay()
         )
-        draft = self._drafter.propose(self._ids, pace)
+        draft = self._drafter.propose(self._answer.ids, pace)
         if may_trim:
             draft.cut(pace.trim())
         if self._constraint is not None:  # a drafter need not know the grammar
@@ -294,12 +264,11 @@ class Engine:
 
     def _room(self) -> int:
         """The most tokens that a draft may have: context, batch, rows, and budget."""
-        n_left = self._limits.max_tokens - (len(self._ids) - self._n_prompt)
         return min(
-            self._target.n_ctx - len(self._ids),
+            self._target.n_ctx - len(self._answer.ids),
             self._target.n_batch - 1 - self._n_replay(),
             self._target.max_rows - 1,
-            n_left - 1,
+            self._answer.n_left - 1,
         )
 
     def _verifier_of(self, draft: Draft) -> str:
@@ -309,7 +278,7 @@ class Engine:
 
     def _verify(self, verifier: str, p: Sequence[Distribution], draft: Draft) -> verify.Verdict:
         if verifier == "match":
-            first = len(self._ids) - self._n_prompt
+            first = self._answer.n_tokens
             u = [
                 position_uniform(self._seed, first + i) if len(p_i.ids) > 1 else 0.0
                 for i, p_i in enumerate(p)
@@ -318,64 +287,6 @@ class Engine:
         judge = verify.rejection if verifier == "rejection" else verify.block
         coins = self._rng.random(len(draft.ids)).tolist()
         return judge(p, draft.q, draft.ids, coins, float(self._rng.random()))
-
-    def _commit(self, tokens: list[RoundToken]) -> tuple[list[RoundToken], str, Reason | None]:
-        """Append the kept tokens to `ids`, clipped at the first end; mark the rest discarded.
-
-        A draft token that ends the answer is no part of it, and is discarded too.
-        """
-        released: list[str] = []
-        clipped: list[RoundToken] = []
-        ended: Reason | None = None
-        for token in tokens:
-            if ended is None and token.committed:
-                ended = self._end_at(token.id)
-                if ended is None:
-                    ended = self._append(token, released)
-                elif token.verdict == "accepted":
-                    token = replace(token, verdict="discarded", logprob=None)
-            elif ended is not None:
-                token = replace(token, verdict="discarded", logprob=None)
-            clipped.append(token)
-        self._text += released
-        return clipped, "".join(released), ended
-
-    def _end_at(self, token: int) -> Reason | None:
-        """The reason when this token is the end of the answer, and no part of it."""
-        if self._vocabulary.is_eog(token):
-            return "eos"
-        return "stop" if token in self._limits.stop_ids else None
-
-    def _append(self, token: RoundToken, released: list[str]) -> Reason | None:
-        """Commit one token; the reason when the answer ends behind it."""
-        self._ids.append(token.id)
-        self._starts.append(self._release.n_seen)
-        self._was_drafted.append(token.verdict == "accepted")
-        self._n_accepted += self._was_drafted[-1]
-        if token.logprob is not None:
-            self._read.append(token.logprob)
-        if self._constraint is not None:
-            self._constraint.commit(token.id)
-        released.append(self._release.push(token.piece))
-        if self._release.stopped:
-            self._drop_withheld()
-            return "stop"
-        if self._constraint is not None and self._constraint.committed.must_end:
-            return "eos"
-        if len(self._ids) - self._n_prompt >= self._limits.max_tokens:
-            return "length"
-        if len(self._ids) > self._target.n_ctx:
-            return "context"
-        return None
-
-    def _drop_withheld(self) -> None:
-        """Take back the tokens of which nothing is left in the text before the stop string."""
-        while self._starts and self._starts[-1] >= self._release.n_released:
-            self._starts.pop()
-            self._ids.pop()
-            self._n_accepted -= self._was_drafted.pop()
-            if self._read:
-                self._read.pop()
 
     def _plain_s(self, round_: Round, elapsed_s: float) -> float | None:
         """The tokens of a round one by one: a step of the target each, and our own time for it."""
@@ -391,10 +302,10 @@ class Engine:
         n_rejected = sum(token.verdict == "rejected" for token in round_.tokens)
         self.stats = replace(
             stats,
-            predicted_n=len(self._ids) - self._n_prompt,
+            predicted_n=self._answer.n_tokens,
             predicted_s=stats.predicted_s + round_.elapsed_s,
             draft_n=stats.draft_n + round_.n_draft,
-            draft_n_accepted=self._n_accepted,
+            draft_n_accepted=self._answer.n_accepted,
             draft_n_rejected=stats.draft_n_rejected + n_rejected,
             n_passes=stats.n_passes + 1,
             draft_s=stats.draft_s + round_.draft_s,
@@ -405,23 +316,21 @@ class Engine:
 
     def _settle(self) -> None:
         """Cut both caches to what is committed, the last token apart, or to a checkpoint before."""
-        self._target.keep_prefix(self._ids[:-1])
+        self._target.keep_prefix(self._answer.ids[:-1])
         if self._drafter is not None:
-            self._drafter.settle(self._ids)
+            self._drafter.settle(self._answer.ids)
 
     def _finish(self, reason: Reason) -> Finished:
-        complete: bool | None = None
-        if self._constraint is not None:
-            complete = self._constraint.committed.may_end and not self._release.stopped
-            if not complete:
-                note = "the answer was cut before it was complete by the grammar"
-                self.stats = replace(self.stats, notes=(*self.stats.notes, note))
+        complete = self._answer.is_complete()
+        if complete is False:
+            note = "the answer was cut before it was complete by the grammar"
+            self.stats = replace(self.stats, notes=(*self.stats.notes, note))
         return Finished(
             reason,
-            "".join(self._text),
-            tuple(self._ids[self._n_prompt :]),
+            self._answer.text,
+            self._answer.token_ids,
             self.stats,
-            None if self._logprobs is None else tuple(self._read),
+            None if self._logprobs is None else tuple(self._answer.logprobs),
             None if self._prompt_logprobs is None else tuple(self._read_prompt),
             complete,
         )

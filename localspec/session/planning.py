@@ -12,9 +12,10 @@ from dataclasses import replace
 from localspec.control.economics import COPIES_ALONE, look
 from localspec.control.expected_value import ExpectedValueController, Experience
 from localspec.control.measured_costs import MeasuredCosts
+from localspec.decoding.answer import Limits
 from localspec.decoding.controller import Controller, FixedController
 from localspec.decoding.draft import Drafter
-from localspec.decoding.engine import Engine, Limits
+from localspec.decoding.engine import Engine
 from localspec.decoding.logprobs import LogprobReader
 from localspec.drafting.copies import Copies
 from localspec.drafting.draft_cache import DraftCache

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import localspec
+from localspec.decoding.answer import TextRelease
 from localspec.decoding.events import Finished, Round
-from localspec.decoding.text_release import TextRelease
 from localspec.session.session import Session
 from tests import tiny_models
 from tests.cases.proof import shown_by

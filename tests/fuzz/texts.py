@@ -24,7 +24,7 @@ from localspec.bench.prompts import read_prompts
 from localspec.chat.export import to_html, to_json, to_markdown
 from localspec.chat.saved import SavedChat, list_chats
 from localspec.cli.settings import default_map, read_settings
-from localspec.decoding.text_release import TextRelease
+from localspec.decoding.answer import TextRelease
 from localspec.errors import ChatTemplateError, LocalspecError
 from localspec.session.template import ChatTemplate
 from tests import tiny_models

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from localspec.decoding.answer import Limits
 from localspec.decoding.controller import FixedController, Pace
 from localspec.decoding.draft import Draft
-from localspec.decoding.engine import Engine, Limits
+from localspec.decoding.engine import Engine
 from localspec.decoding.events import Finished
 from localspec.drafting.custom_drafter import GuardedDrafter
 from localspec.llama.context import Context

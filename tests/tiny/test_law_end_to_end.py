@@ -17,8 +17,9 @@ import pytest
 from localspec.control.expected_value import ExpectedValueController, Experience
 from localspec.decoding import engine as engine_module
 from localspec.decoding import verify
+from localspec.decoding.answer import Limits
 from localspec.decoding.controller import FixedController
-from localspec.decoding.engine import Engine, Limits
+from localspec.decoding.engine import Engine
 from localspec.decoding.events import Finished, Round
 from localspec.drafting.copies import Copies
 from localspec.drafting.draft_cache import DraftCache

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from localspec.decoding import target_law
+from localspec.decoding.answer import Limits
 from localspec.decoding.controller import FixedController
-from localspec.decoding.engine import Engine, Limits
+from localspec.decoding.engine import Engine
 from localspec.decoding.events import Finished
 from localspec.drafting.draft_cache import DraftCache
 from localspec.drafting.model_drafter import ModelDrafter

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from localspec.decoding.answer import Limits, TextRelease
 from localspec.decoding.controller import FixedController, Pace
 from localspec.decoding.draft import Draft
-from localspec.decoding.engine import Engine, Limits
+from localspec.decoding.engine import Engine
 from localspec.decoding.events import Finished, Round
-from localspec.decoding.text_release import TextRelease
 from localspec.llama.context import Context
 from localspec.llama.model import Model
 from localspec.sampling.distribution import Distribution
