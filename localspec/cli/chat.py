@@ -31,7 +31,7 @@ _SWITCH_S = 0.0005
 @click.option("--plain", is_flag=True, help="Line by line, without a screen.")
 @click.option("--yes", "-y", is_flag=True, help="Fetch missing models without asking.")
 def chat(prompt: str | None, **given: Any) -> None:
-    """Chat with a model and see its guesses. PROMPT is asked at once."""
+    """Chat with a model and see its draft tokens. PROMPT is asked at once."""
     from localspec.chat.chat import Chat
     from localspec.chat.engine_thread import Speaker, open_pair
     from localspec.chat.saved import SavedChat, list_chats

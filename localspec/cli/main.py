@@ -24,7 +24,7 @@ EXIT_INTERRUPTED = 130
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EIO)
 
 _COMMANDS = {
-    "chat": ("localspec.cli.chat", "chat", "Chat on the terminal, and see the guesses."),
+    "chat": ("localspec.cli.chat", "chat", "Chat on the terminal, and see the draft tokens."),
     "run": ("localspec.cli.run", "run", "Answer a prompt; text goes to stdout."),
     "audit": ("localspec.cli.audit", "audit", "Is speculative text the plain text?"),
     "calibrate": ("localspec.cli.calibrate", "calibrate", "Measure what decoding costs here."),
@@ -70,7 +70,7 @@ class _LazyGroup(click.Group):
 def cli(ctx: click.Context) -> None:
     """Faster answers from a local model, without changing what it says.
 
-    A small draft model guesses, the large target model checks all guesses in one pass; the
+    A small draft model proposes tokens, the large target model checks all of them in one pass; the
     text keeps the target's own law.
     """
     if ctx.invoked_subcommand is None and sys.stdin.isatty() and sys.stdout.isatty():

@@ -106,7 +106,7 @@ _OPTIONS: tuple[Callable[[F], F], ...] = (
     click.option(
         "--drafter",
         metavar="NAME",
-        help="Who guesses: auto, model, ngram, splice, an installed drafter's name, or none "
+        help="Who drafts: auto, model, ngram, splice, an installed drafter's name, or none "
         "(plain decoding).",
     ),
     click.option("--n-draft", "-K", type=int, help="Tokens drafted each round, exactly."),
@@ -121,7 +121,7 @@ _OPTIONS: tuple[Callable[[F], F], ...] = (
     click.option(
         "--verifier",
         type=click.Choice(["auto", "match", "rejection", "block"]),
-        help="How drafts are judged.  [default: auto]",
+        help="The rule of verification.  [default: auto]",
     ),
     click.option(
         "--max-tokens",

@@ -29,7 +29,7 @@ def replay(trace: Path) -> None:
     if recording.is_greedy:
         click.echo("greedy: fixed lengths and the oracle are exact for these costs")
     else:
-        click.echo("sampled: estimates; guesses are right with the recorded Σ min(p, q)")
+        click.echo("sampled: estimates; draft tokens are accepted with the recorded Σ min(p, q)")
     rows = table(recording, FIXED)
     width = max(len(name) for name, _ in rows)
     plain = rows[0][1].tokens_per_s

@@ -1,4 +1,4 @@
-"""How often a guess is right, learned from how sure the guesser was.
+"""How often draft tokens are accepted, learned from how sure the drafter was.
 
 Knows nothing of models: a confidence comes in, a rate comes out.
 """

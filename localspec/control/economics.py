@@ -13,7 +13,7 @@ from localspec.control.costs import Costs, Undo
 __all__ = ["COPIES_ALONE", "Outlook", "best_speed_up", "expected_tokens", "look"]
 
 COPIES_ALONE = "the draft model rests and only copies of the text are drafted"  # begins a note
-_WORTHWHILE = 1.05  # with every guess right, which none reaches
+_WORTHWHILE = 1.05  # with every draft token accepted, which none reaches
 _USUAL_ALPHA = 0.8
 
 
@@ -35,7 +35,7 @@ class Outlook:
 
 
 def expected_tokens(alpha: float, n_draft: int) -> float:
-    """Tokens of one round when each guess is right with probability alpha: Σ_{i≤K} α^i."""
+    """Tokens of one round when each draft token is accepted with probability alpha: Σ_{i≤K} α^i."""
     return sum(alpha**i for i in range(n_draft + 1))
 
 

@@ -6,9 +6,8 @@ K tokens is worth
     Σ_{i≤K} Π_{j≤i} α_j  −  ρ · (time of the draft + T(K+1) − T(1))
 
 tokens more than a plain step. Where the target's memory cannot be cut, T(K+1) has with it what a
-refusal would cost, times its chance, and the tokens that the batch must begin with.
-α_j is calibrated online for each kind of guess, T and D are the
-measured tables. Before a row of the draft model is seen its α is what the last rows promise;
+refusal would cost, times its chance, and the tokens that the batch must begin with. α_j is
+calibrated online for each source of draft tokens, T and D are the measured tables. Before a row of the draft model is seen its α is what the last rows promise;
 afterwards it is what its confidence promises.
 """
 
@@ -213,8 +212,8 @@ class ExpectedValueController:
                 continue
             spoke = True
             known.model.observe(feature, accepted)
-            judge = token if token.verdict == "accepted" else round_.tokens[-1]
-            known.idle.observe(judge.p_raw, accepted)
+            verified = token if token.verdict == "accepted" else round_.tokens[-1]
+            known.idle.observe(verified.p_raw, accepted)
         if not spoke:
             for token in round_.tokens:
                 if token.committed:

@@ -23,7 +23,7 @@ __all__ = [
     "renew",
 ]
 
-TARGET_SIZES = (1, 8, 2, 4, 16, 3, 6, 12)  # the large ones early: no guess beyond them
+TARGET_SIZES = (1, 8, 2, 4, 16, 3, 6, 12)  # the large ones early: nothing is extrapolated
 DRAFT_SIZES = (1, 2, 16, 64)
 TARGET_ALL = (*range(1, 18), 20, 24, 28, 33)
 DRAFT_ALL = (1, 2, 3, 4, 6, 8, 16, 32, 64, 128)

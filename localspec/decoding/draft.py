@@ -1,6 +1,6 @@
 """A draft: the tokens proposed in one round, and from which distribution each was drawn.
 
-The engine takes any Drafter and never asks how it guesses; a Pace decides how far it goes.
+The engine takes any Drafter and never asks where it comes from; a Pace decides how far it goes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Draft:
 
 
 class Drafter(Protocol):
-    """Anything that can guess what follows."""
+    """Anything that can propose what follows."""
 
     @property
     def is_random(self) -> bool:

@@ -42,7 +42,7 @@ _LONGEST_REPLAY = 8  # tokens that a verification may begin with; more of them a
 class Engine:
     """Generates one answer. Make a new one for the next; the contexts live on.
 
-    verifier: `match`, `rejection`, `block`, or `auto`, which judges a random draft by *block* and
+    verifier: `match`, `rejection`, `block`, or `auto`, which verifies a random draft by *block* and
     any other by *match*. rng: sequential uniforms for rejection and block, the same generator
     that the drafter draws from. drafter None is plain decoding; drafter_name is for the stats.
     n_alternatives: most probable tokens that each RoundToken carries for display.
@@ -284,9 +284,9 @@ class Engine:
                 for i, p_i in enumerate(p)
             ]
             return verify.match(p, draft.ids, u)
-        judge = verify.rejection if verifier == "rejection" else verify.block
+        rule = verify.rejection if verifier == "rejection" else verify.block
         coins = self._rng.random(len(draft.ids)).tolist()
-        return judge(p, draft.q, draft.ids, coins, float(self._rng.random()))
+        return rule(p, draft.q, draft.ids, coins, float(self._rng.random()))
 
     def _plain_s(self, round_: Round, elapsed_s: float) -> float | None:
         """The tokens of a round one by one: a step of the target each, and our own time for it."""

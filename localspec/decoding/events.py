@@ -93,7 +93,7 @@ class Round:
     is `discarded`, and so is a draft token that is that end: it counts as no token of the answer
     and as no accepted one. text: what this round released, after UTF-8 and stop hold-back.
     Times are in seconds, measured inside the loop: a slow reader does not count.
-    depth: committed tokens before the round. verifier: the way this round was judged.
+    depth: committed tokens before the round. verifier: the rule that this round was verified by.
     worth: worth[K] is what the controller expected a draft of K tokens to win over a plain step,
     in tokens of the time that it takes; empty when nobody weighed it (a fixed n_draft).
     n_replayed: committed tokens that the batch began with, since the target's memory cannot be cut

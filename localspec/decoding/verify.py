@@ -1,8 +1,8 @@
-"""Three lawful ways to judge a draft. Pure functions; randomness comes in as arguments.
+"""Three lawful ways to verify a draft. Pure functions; randomness comes in as arguments.
 
 Notation, as in the papers. A round drafts d_1..d_K. p_i is the target's processed distribution
 after the committed text and d_1..d_{i-1}; q_i is the distribution that d_i was drawn from (one-hot
-for a deterministic drafter). Python counts from 0: `p[i]` judges `draft[i]`, and `p[K]` follows
+for a deterministic drafter). Python counts from 0: `p[i]` verifies `draft[i]`, and `p[K]` follows
 the whole draft. A verdict keeps the first a draft tokens and adds one token of the target's own:
 the *correction* when a < K, the *bonus* when a = K.
 
@@ -69,7 +69,7 @@ def block(
 ) -> Verdict:
     """Block verification: Sun et al. 2024, algorithm 2; the η_i of the paper are `coins`.
 
-    Judges the draft jointly and keeps at least as many tokens in expectation as `rejection`.
+    Verifies the draft jointly and accepts at least as many tokens in expectation as `rejection`.
     π_0 = 1, π_i = min(1, π_{i−1}·p_i(d_i)/q_i(d_i)); R_i = max(0, π_i·p_{i+1} − q_{i+1});
     h_i = ΣR_i / (ΣR_i + 1 − π_i) for i < K and h_K = π_K. The longest prefix with η_i < h_i
     is kept, then norm(R_a) is drawn from, or p_{K+1} when a = K. 0/0 counts as h = 1.

@@ -76,7 +76,7 @@ class DraftCache:
             self.context.checkpoint(keep=True)
 
     def missing(self, ids: Sequence[int]) -> int | None:
-        """Tokens to decode before it can guess what follows; None when it cannot."""
+        """Tokens to decode before it can draft; None when it cannot."""
         self._skip_foreign(ids)
         n = len(ids) - self._start - len(self.context.ids)
         if n > _LONGEST_GAP or len(ids) - self._start >= self.context.n_ctx:

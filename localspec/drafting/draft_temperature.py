@@ -48,7 +48,7 @@ class DraftTemperature:
         return _tempered(q, self.share)
 
     def observe(self, p: Sequence[Distribution]) -> None:
-        """p[i]: the target's law at the i-th position drafted in this round, the judged ones."""
+        """p[i]: the target's law at the i-th position drafted, up to the rejected one."""
         for law, q in zip(p, self._untempered, strict=False):
             self._weight = self._weight * (1.0 - _STEP) + _STEP
             for share in GRID:

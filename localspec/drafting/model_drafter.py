@@ -1,4 +1,4 @@
-"""A small model that guesses for the large one, as far as the pace allows."""
+"""A small model that drafts for the large one, as far as the pace allows."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ class ModelDrafter:
         return self._rng is not None and not (self.temperature and self.temperature.is_one_hot)
 
     def draft(self, ids: Sequence[int], draft: Draft, pace: Pace, copies: Copies | None) -> None:
-        """Append guesses to `draft`, and a copied span where the text behind them is known.
+        """Append draft tokens to `draft`, and a copied span where the text behind them is known.
 
         Ends early at the draft's own context limit, after an end-of-generation token, and where
-        the best guess is an id that the two models spell differently.
+        the best token is an id that the two models spell differently.
         """
         running: Running | None = None
         context = self.cache.context
@@ -124,7 +124,7 @@ class ModelDrafter:
         return int(ids[found.argmax()]), float(found.max())
 
     def _is_settled(self, draft: Draft, pace: Pace) -> bool:
-        """Nothing is left to guess: the answer must end, or forced text was appended."""
+        """Nothing is left to draft: the answer must end, or forced text was appended."""
         assert self._constraint is not None
         state = self._constraint.after(draft.ids)
         if state is None or state.must_end:

@@ -1,4 +1,4 @@
-"""Guesses from a small model, from the text so far, or from one after the other."""
+"""Draft tokens from a small model, from the text so far, or from one after the other."""
 
 from __future__ import annotations
 

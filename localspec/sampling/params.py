@@ -125,7 +125,7 @@ class SamplingParams:
 
     @property
     def needs_match(self) -> str | None:
-        """The sampler that has no closed distribution given the text, so that *match* judges."""
+        """The sampler without a closed distribution given the text, so that *match* verifies."""
         if self.mirostat:
             return f"mirostat {self.mirostat}"
         return "XTC" if self.xtc_probability > 0.0 and self.xtc_threshold <= 0.5 else None

@@ -23,7 +23,7 @@ Kind: TypeAlias = Literal["model", "ngram", "target", "rejected"]
 class Mark:
     """A piece of text and who wrote it; `rejected` ones are not part of the answer.
 
-    kind ngram: a copy of the text, or the guess of an own drafter.
+    kind ngram: a copy of the text, or a draft token of a custom drafter.
 
     instead: for a rejected piece, what the target said in its place.
     """

@@ -94,8 +94,8 @@ class Options:
     n_draft: tokens drafted each round, exactly that many where there is room; None drafts as much
     as pays by the costs measured on this machine, down to nothing, and at most n_draft_max
     (16, or 32 for copies of the text, by default). verifier: auto is `match` when greedy or when
-    a seed is given (its text depends on the seed alone); else a draft drawn at random is judged
-    by `block` and any other by `match`, whichever drafts were accepted more of late.
+    a seed is given (its text depends on the seed alone); else a draft drawn at random is
+    verified by `block` and any other by `match`, whichever drafts were accepted more of late.
     n_alternatives: how many of both models' most probable tokens each RoundToken carries, at most
     64. drafter: model is the draft model, ngram copies what followed the same words earlier in the
     text, splice is both, auto is both when the draft model can pay here and ngram when not; or the
@@ -204,7 +204,7 @@ class Options:
         if params.needs_match and self.verifier in ("rejection", "block"):
             raise InvalidOptionError(
                 f"{params.needs_match} has no closed distribution, so that {self.verifier} cannot "
-                "judge by it: choose verifier match or auto"
+                "verify by it: choose verifier match or auto"
             )
 
     def wanted_grammar(self) -> WantedGrammar | None:

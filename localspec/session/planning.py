@@ -1,4 +1,4 @@
-"""From the options of one answer to the engine that makes it: who drafts, who judges, how far.
+"""From the options of one answer to the engine that makes it: who drafts, which verifier, how far.
 
 Holds what outlives an answer: the draft's cache, the index of the text, what was learned.
 """

@@ -55,7 +55,7 @@ def promise_of(
     exact: bool,
     cold: bool,
 ) -> Promise:
-    """verifier: the one that judged. seeded: the caller gave the seed, so that nothing learned
+    """verifier: the rule in use. seeded: the caller gave the seed, so that nothing learned
     before chose the draft temperature. fixed_lengths: n_draft was given, or nothing was drafted.
     """
     if verifier == "match" or greedy:
