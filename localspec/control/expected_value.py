@@ -7,8 +7,9 @@ K tokens is worth
 
 tokens more than a plain step. Where the target's memory cannot be cut, T(K+1) has with it what a
 refusal would cost, times its chance, and the tokens that the batch must begin with. α_j is
-calibrated online for each source of draft tokens, T and D are the measured tables. Before a row of the draft model is seen its α is what the last rows promise;
-afterwards it is what its confidence promises.
+calibrated online for each source of draft tokens, T and D are the measured tables. Before a row of
+the draft model is seen its α is what the last rows promise; afterwards it is what its confidence
+promises.
 """
 
 from __future__ import annotations
