@@ -1,7 +1,7 @@
 """What a larger target would gain here: the controller over a range of D/T. Synthetic.
 
-Writes copies of the target with identity layers (see deepen.py), so that the text stays the same
-and only the cost grows, and runs plain and the controller on each, interleaved.
+Writes copies of the target with identity layers (see identity_layers.py), so that the text stays
+the same and only the cost grows, and runs plain and the controller on each, interleaved.
 
     python benchmarks/cost_ratio.py [--target REF] [--draft REF] [--times 1,2,4] [--work FOLDER]
 """
@@ -15,7 +15,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from deepen import deepen
+from identity_layers import add_identity_layers
 
 from localspec.models.references import pair_draft, resolve
 from localspec.session.options import LoadOptions
@@ -46,7 +46,7 @@ def main() -> None:
         for times in args.times:
             path = source
             if times > 1:
-                path = deepen(source, Path(folder) / f"x{times}.gguf", times)
+                path = add_identity_layers(source, Path(folder) / f"x{times}.gguf", times)
             with Session(path, draft, LoadOptions(n_ctx=2048)) as session:
                 _measure(session, rows, args.max_tokens, times, texts)
             if times > 1:

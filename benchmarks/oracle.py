@@ -19,8 +19,9 @@ import statistics
 from collections import defaultdict
 from pathlib import Path
 
-from localspec.bench.optimal import Hindsight, optimal
-from localspec.bench.replay import Recording, adaptive, oracle, replay_fixed
+from hindsight import Hindsight, optimal
+
+from localspec.bench.replay import Recording, oracle, replay_adaptive, replay_fixed
 from localspec.bench.trace import read_trace, record
 from localspec.control.expected_value import Experience
 from localspec.models.references import pair_draft, resolve
@@ -61,7 +62,7 @@ def report(folder: Path) -> str:
     for recordings in by_category.values():  # a first pass, so that no category comes cold
         for recording in recordings:
             for use_copies, known in experience.items():
-                adaptive(recording, use_copies=use_copies, experience=known)
+                replay_adaptive(recording, use_copies=use_copies, experience=known)
     lines = [
         "| category | prompts | oracle / plain | controller / oracle | best causal / oracle | "
         "controller / best causal | controller / best fixed K | splice / plain |",
@@ -75,8 +76,10 @@ def report(folder: Path) -> str:
             fixed = max(replay_fixed(recording, k).tokens_per_s for k in FIXED)
             best = oracle(recording).tokens_per_s
             causal = optimal(recording, hindsight).tokens_per_s
-            ours = adaptive(recording, use_copies=False, experience=experience[False]).tokens_per_s
-            splice = adaptive(recording, experience=experience[True]).tokens_per_s
+            ours = replay_adaptive(
+                recording, use_copies=False, experience=experience[False]
+            ).tokens_per_s
+            splice = replay_adaptive(recording, experience=experience[True]).tokens_per_s
             shares = (best / plain, ours / best, causal / best, ours / causal, ours / fixed,
                       splice / plain)  # fmt: skip
             for column, share in zip(columns, shares, strict=True):

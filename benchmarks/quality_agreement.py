@@ -20,8 +20,8 @@ from pathlib import Path
 from time import perf_counter
 
 from localspec.bench.quality import Divergence, Quality, measure_quality
-from localspec.bench.reader import Text, built_in, read_text
 from localspec.bench.reference import Reference
+from localspec.bench.text_reader import Text, built_in, read_text
 from localspec.llama.devices import physical_cores
 from localspec.llama.quantize import quantize
 from localspec.models.references import pair_draft, resolve

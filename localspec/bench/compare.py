@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from localspec.bench.configuration import Configuration
-from localspec.bench.sweep_results import Board
+from localspec.bench.sweep_results import SweepResults
 from localspec.bench.tables import Table
 from localspec.errors import InvalidOptionError
 
@@ -31,7 +31,7 @@ class Comparison:
     n_only_one: int
 
 
-def compare(a: Board, b: Board, *, across: bool = False) -> Comparison:
+def compare(a: SweepResults, b: SweepResults, *, across: bool = False) -> Comparison:
     """Raises InvalidOptionError with the reason when a comparison would mean nothing.
 
     across: other machines, engines, load options or weights are what is compared.
@@ -42,8 +42,8 @@ def compare(a: Board, b: Board, *, across: bool = False) -> Comparison:
             raise InvalidOptionError(
                 f"these sweeps cannot be compared: {words} differ ({_told(a, b, name, theirs)})"
             )
-    by_key = {c.key: c for c in b.good}
-    both = [(c, by_key[c.key]) for c in a.good if c.key in by_key]
+    by_key = {c.key: c for c in b.measured}
+    both = [(c, by_key[c.key]) for c in a.measured if c.key in by_key]
     if not both:
         raise InvalidOptionError(
             "these sweeps cannot be compared: no target, draft and setting was measured in both"
@@ -63,11 +63,13 @@ def compare(a: Board, b: Board, *, across: bool = False) -> Comparison:
     header = ("target", "draft", "setting", "A tokens/s", "B tokens/s", "B / A", "A × plain",
               "B × plain", "told apart")  # fmt: skip
     rows = tuple(_row(mine, other) for mine, other in both)
-    n_only_one = len(a.good) + len(b.good) - 2 * len(both)
+    n_only_one = len(a.measured) + len(b.measured) - 2 * len(both)
     return Comparison(tuple(differences), Table(header, rows, 3), n_only_one)
 
 
-def _differences(a: Board, b: Board, both: list[tuple[Configuration, Configuration]]) -> list[str]:
+def _differences(
+    a: SweepResults, b: SweepResults, both: list[tuple[Configuration, Configuration]]
+) -> list[str]:
     machines: tuple[Mapping[str, Any], Mapping[str, Any]] = (
         a.header["machine"],
         b.header["machine"],
@@ -109,7 +111,7 @@ def _row(a: Configuration, b: Configuration) -> tuple[str, ...]:
     )
 
 
-def _told(a: Board, b: Board, name: str, theirs: tuple[Any, Any]) -> str:
+def _told(a: SweepResults, b: SweepResults, name: str, theirs: tuple[Any, Any]) -> str:
     if name == "prompts":
         counts = [f"{x.header['prompts_name']}, {len(x.header['prompts'])} of them" for x in (a, b)]
         return f"{counts[0]} against {counts[1]}"

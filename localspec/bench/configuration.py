@@ -1,9 +1,10 @@
-"""Medians with an interval by bootstrap: how far another sweep of this kind may differ.
+"""One setting of one pair, summed up from its runs: medians, ratios to plain, and their intervals.
 
-Pure numpy. Samples come in clusters, one for each prompt, since the repetitions of one prompt are
-alike: clusters are drawn first, then samples within them. A bootstrap of fewer than five clusters
-is too narrow by far; there the interval is the range of all samples, and of fewer than five samples
-there is none.
+Pure: rows in. Intervals are by bootstrap and say how far another sweep of this kind may differ.
+Samples come in clusters, one for each prompt, since the repetitions of one prompt are alike:
+clusters are drawn first, then samples within them. A bootstrap of fewer than five clusters is too
+narrow by far; there the interval is the range of all samples, and of fewer than five samples there
+is none.
 """
 
 from __future__ import annotations
@@ -13,68 +14,42 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from localspec.bench.plan import NO_DRAFT, PLAIN
 
-__all__ = [
-    "Configuration",
-    "Interval",
-    "configuration_of",
-    "failed_configuration",
-    "median_interval",
-    "summarise",
-]
-
-_N_DRAWS = 2000
-_LEVEL = 0.95
-_FEWEST = 5  # the range of so many samples holds their median 94 times in 100
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A median, and the 95 % interval around it; None where there are too few samples for one."""
-
-    median: float
-    low: float | None
-    high: float | None
-
-
-def median_interval(clusters: Sequence[Sequence[float]], *, seed: int = 0) -> Interval | None:
-    """The median of all samples; None without any. The same samples give the same interval."""
-    kept = [np.asarray(cluster, dtype=np.float64) for cluster in clusters if len(cluster)]
-    if not kept:
-        return None
-    pooled = np.concatenate(kept)
-    median = float(np.median(pooled))
-    if len(pooled) < _FEWEST:
-        return Interval(median, None, None)
-    if len(kept) < _FEWEST:
-        return Interval(median, float(pooled.min()), float(pooled.max()))
-    rng = np.random.default_rng(seed)
-    sizes = np.array([len(cluster) for cluster in kept])
-    table = np.zeros((len(kept), sizes.max()))
-    for row, cluster in zip(table, kept, strict=True):
-        row[: len(cluster)] = cluster
-    drawn = rng.integers(0, len(kept), (_N_DRAWS, len(kept)))
-    within = rng.random((*drawn.shape, table.shape[1])) * sizes[drawn][..., np.newaxis]
-    samples = table[drawn[..., np.newaxis], within.astype(np.intp)]
-    medians = np.median(samples.reshape(_N_DRAWS, -1), axis=1)
-    low, high = np.quantile(medians, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
-    return Interval(median, float(low), float(high))
-
+__all__ = ["Configuration", "Interval", "RowFields", "median_interval", "summarise"]
 
 Row = Mapping[str, Any]
+Self = TypeVar("Self", bound="RowFields")
 _OF_PAIR = ("model_type", "model_n_params", "draft_type", "draft_size", "n_gpu_layers", "n_threads",
             "n_batch", "n_ctx", "flash_attn", "type_k", "type_v", "device", "power", "load_s",
             "peak_rss_bytes", "vram_bytes", "t_ms", "d_ms")  # fmt: skip
 
 
+class RowFields:
+    """A dataclass whose fields are those of a row of type `row_type`."""
+
+    __slots__ = ()
+    row_type: ClassVar[str]
+
+    def as_row(self) -> dict[str, Any]:
+        """The JSON object of it."""
+        return {"type": self.row_type, **dataclasses.asdict(self)}  # type: ignore[call-overload]
+
+    @classmethod
+    def of_row(cls: type[Self], row: Row) -> Self:
+        """What as_row() wrote; keys of later versions are left out."""
+        names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        given = {name: row[name] for name in names if name in row}
+        return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in given.items()})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
-    """A row of type `configuration`; None is what could not be measured.
+class Configuration(RowFields):
+    """One setting of a pair, summed up; None is what could not be measured.
 
     avg_ns, samples_ns: of decoding one answer. avg_ts, samples_ts: tokens/s of decoding, prefill
     apart; median_ts with the bounds of its 95 % interval. speed_up: median of the ratios to plain.
@@ -83,6 +58,8 @@ class Configuration:
     sum_min: mean Σ min(p, q) at temperature 1 over the answers. t_ms, d_ms: T(n) and D(n) by n.
     categories: median tokens/s and speed-up of each. n_failed: answers that gave an error.
     """
+
+    row_type: ClassVar[str] = "configuration"
 
     target: str
     draft: str
@@ -179,25 +156,6 @@ class Configuration:
     def memory_bytes(self) -> int | None:
         """GPU memory where the model is on a GPU, else the peak of the process."""
         return self.vram_bytes if self.vram_bytes else self.peak_rss_bytes
-
-    def as_row(self) -> dict[str, Any]:
-        """The JSON object of it."""
-        return {"type": "configuration", **dataclasses.asdict(self)}
-
-
-def configuration_of(row: Row) -> Configuration:
-    """The Configuration that as_row() wrote; keys of later versions are left out."""
-    names = [field.name for field in dataclasses.fields(Configuration)]
-    given = {name: row[name] for name in names if name in row}
-    for name, value in given.items():
-        if isinstance(value, list):
-            given[name] = tuple(value)
-    return Configuration(**given)
-
-
-def failed_configuration(head: Mapping[str, Any], error: str) -> Configuration:
-    """A configuration that could not be measured. head: the fields that need no measurement."""
-    return Configuration(**head, error=error)
 
 
 def summarise(
@@ -318,3 +276,41 @@ def _total(lists: Any) -> tuple[int, ...]:
 def _median(values: Any) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
+
+
+_N_DRAWS = 2000
+_LEVEL = 0.95
+_FEWEST = 5  # the range of so many samples holds their median 94 times in 100
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A median, and the 95 % interval around it; None where there are too few samples for one."""
+
+    median: float
+    low: float | None
+    high: float | None
+
+
+def median_interval(clusters: Sequence[Sequence[float]], *, seed: int = 0) -> Interval | None:
+    """The median of all samples; None without any. The same samples give the same interval."""
+    kept = [np.asarray(cluster, dtype=np.float64) for cluster in clusters if len(cluster)]
+    if not kept:
+        return None
+    pooled = np.concatenate(kept)
+    median = float(np.median(pooled))
+    if len(pooled) < _FEWEST:
+        return Interval(median, None, None)
+    if len(kept) < _FEWEST:
+        return Interval(median, float(pooled.min()), float(pooled.max()))
+    rng = np.random.default_rng(seed)
+    sizes = np.array([len(cluster) for cluster in kept])
+    table = np.zeros((len(kept), sizes.max()))
+    for row, cluster in zip(table, kept, strict=True):
+        row[: len(cluster)] = cluster
+    drawn = rng.integers(0, len(kept), (_N_DRAWS, len(kept)))
+    within = rng.random((*drawn.shape, table.shape[1])) * sizes[drawn][..., np.newaxis]
+    samples = table[drawn[..., np.newaxis], within.astype(np.intp)]
+    medians = np.median(samples.reshape(_N_DRAWS, -1), axis=1)
+    low, high = np.quantile(medians, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    return Interval(median, float(low), float(high))

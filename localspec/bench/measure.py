@@ -1,7 +1,7 @@
-"""From one recorded plain answer to the speed-up of every way of drafting.
+"""One pair measured: its files loaded, costs timed, and every answer as a row.
 
-Replays on cost tables that were measured before anything was drafted. What a live run of the same
-setting then shows is the check; the report says how far apart they are.
+Runs in a process of its own (see worker.py). The settings of a pair are run in turn for each prompt
+and repetition, with caches cleared, so that every ratio to plain decoding is of one minute.
 """
 
 from __future__ import annotations
@@ -11,83 +11,40 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from localspec.bench.plan import PLAIN, Setting
+from localspec.bench.machine import power_source
+from localspec.bench.plan import Setting
+from localspec.bench.predictions import predict
 from localspec.bench.prompts import BenchPrompt
-from localspec.bench.replay import Recording, table
-from localspec.bench.sampled import sampled_speed_ups
-from localspec.bench.trace import Trace
 from localspec.control.costs import CostTable
 from localspec.control.timing import DRAFT_ALL, TARGET_ALL
 from localspec.decoding.events import Finished, Round
-from localspec.decoding.teacher_forcing import Position
 from localspec.errors import LocalspecError
+from localspec.jsonl_file import Row
+from localspec.llama.devices import list_devices
+from localspec.session.options import LoadOptions, parse
 from localspec.session.session import Session
 
-__all__ = ["Prediction", "Row", "Work", "measure_pair", "peak_rss_bytes", "predict"]
+__all__ = ["PairWork", "measure_pair"]
 
-FIXED = (1, 2, 3, 4, 6, 8, 12, 16)
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """speed_up: over plain, by the names of `policies.table`, K=… for fixed lengths.
-
-    sum_min: mean Σ min(p, q) at temperature 1 over the answer, from the most probable tokens of
-    both models (a lower bound by the mass that is left out); None without a draft model.
-    sampled: as sampled_speed_ups() gives it.
-    """
-
-    speed_up: dict[str, float]
-    sum_min: float | None
-    sampled: dict[str, dict[str, dict[str, float]]]
-
-
-def predict(
-    prompt_ids: Sequence[int],
-    positions: Sequence[Position],
-    costs: Mapping[str, Any],
-    *,
-    is_greedy: bool,
-    n_drafts: Sequence[int] = (),
-) -> Prediction:
-    """positions: what both models say before each token of a plain answer, at least one."""
-    header = {"prompt_ids": list(prompt_ids), "greedy": is_greedy, "costs": costs}
-    recording = Recording(Trace(header, (), tuple(positions)))
-    fixed = sorted({*FIXED, *n_drafts})
-    outcomes = dict(table(recording, fixed))
-    plain = outcomes.pop("plain").tokens_per_s
-    speed_up = {
-        name.replace("fixed ", "K="): round(outcome.tokens_per_s / plain, 4)
-        for name, outcome in outcomes.items()
-    }
-    depth = len(prompt_ids) + len(positions) // 2
-    sampled = sampled_speed_ups(positions, recording.costs(), depth)
-    return Prediction(speed_up, _sum_min(positions), sampled)
-
-
-def _sum_min(positions: Sequence[Position]) -> float | None:
-    found = [
-        sum(min(position.p.prob(token), share) for token, share in zip(q.ids, q.probs, strict=True))
-        for position in positions
-        if (q := position.q) is not None
-    ]
-    return sum(found) / len(found) if found else None
-
-
-Row = dict[str, Any]
-_N_WARM_UP = 12
+_N_WARM_UP = 12  # tokens of an answer that is not counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class PairWork:
     """What is to be measured of one pair.
 
-    blocks: (prompt, repetition) still to do. predict: prompts whose prediction is still to do.
+    loading, answering: options of the load and of every answer. blocks: (prompt, repetition) still
+    to do. predict: prompts whose prediction is still to do. n_gen: tokens of an answer at most.
+    delay_s: rest before each answer.
     """
 
+    target: Path
+    draft: Path | None
+    loading: Mapping[str, Any] = field(default_factory=dict)
     settings: Sequence[Setting]
     blocks: Sequence[tuple[BenchPrompt, int]]
     predict: Sequence[BenchPrompt]
@@ -96,58 +53,77 @@ class Work:
     answering: Mapping[str, Any] = field(default_factory=dict)
 
 
-def measure_pair(session: Session, work: Work) -> Iterator[Row]:
-    """Rows of type `doing` (progress), `block` (its runs in `rows`), `prediction`, then `costs`."""
-    yield {"type": "doing", "what": "measuring T(n) and D(n)"}
-    session.calibrate(0)
-    costs = session.costs.to_json()  # before any draft was judged: predictions use these
-    tables = {"t_ms": _milliseconds(session.costs.target, TARGET_ALL)}
-    if session.has_draft_model:
-        tables["d_ms"] = _milliseconds(session.costs.draft, DRAFT_ALL)
-    yield {"type": "doing", "what": "warming up"}
-    _warm_up(session, work)
-    answers: dict[str, Row] = {}
-    for i, (prompt, repetition) in enumerate(work.blocks):
-        turn = i % len(work.settings)
-        order = [*work.settings[turn:], *work.settings[:turn]]
-        runs = {}
-        for setting in order:
-            time.sleep(work.delay_s)
-            runs[setting.name] = _run(session, work, setting, prompt, repetition)
-        plain_ids = runs[PLAIN].get("token_ids")
-        for row in runs.values():
-            row["same_as_plain"] = row.pop("token_ids", None) == plain_ids
-        if plain_ids:
-            answers.setdefault(prompt.id, {**runs[PLAIN], "token_ids": plain_ids})
-        yield {"type": "block", "rows": [runs[setting.name] for setting in work.settings]}
-    peak = peak_rss_bytes()  # before the reading below, which no ordinary run does
-    for prompt in work.predict:
-        yield {"type": "doing", "what": f"predicting {prompt.id}"}
-        plain = answers.get(prompt.id) or _run(session, work, work.settings[0], prompt, 0)
-        if plain.get("token_ids"):
-            yield _prediction(session, work, prompt, plain, costs)
-    outlook = session.outlook()
-    yield {
-        "type": "costs",
-        **tables,
-        "peak_rss_bytes": peak,
-        "outlook": outlook.details if outlook else None,
-        "notes": session.notes,
-    }
+def measure_pair(work: PairWork) -> Iterator[Row]:
+    """Load the pair and measure it.
+
+    Rows of type `doing` (progress), `block` (its runs in `rows`), `prediction`, then `pair`.
+    Raises what loading raises.
+    """
+    yield _doing("loading")
+    free = _gpu_free_bytes()
+    started = perf_counter()
+    with Session(work.target, work.draft, parse(LoadOptions, work.loading)) as session:
+        loaded = session.loaded
+        pair = {
+            "type": "pair",
+            "load_s": perf_counter() - started,
+            "vram_bytes": max(0, free - _gpu_free_bytes()) if loaded.n_gpu_layers else None,
+            "device": session.device,
+            "power": power_source(),
+            **{name: getattr(loaded, name) for name in loaded.__slots__},
+        }
+        yield _doing("measuring T(n) and D(n)")
+        session.calibrate(0)
+        costs = session.costs.to_json()  # before any draft was judged: predictions use these
+        pair["t_ms"] = _milliseconds(session.costs.target, TARGET_ALL)
+        if session.has_draft_model:
+            pair["d_ms"] = _milliseconds(session.costs.draft, DRAFT_ALL)
+        yield _doing("warming up")
+        _warm_up(session, work)
+        answers: dict[str, Row] = {}
+        for i, (prompt, repetition) in enumerate(work.blocks):
+            runs = _block(session, work, i, prompt, repetition)
+            plain = runs[0]
+            if plain.get("token_ids"):
+                answers.setdefault(prompt.id, plain)
+            yield {"type": "block", "rows": [_without_ids(run, plain) for run in runs]}
+        # before the reading below, which no ordinary run does
+        pair["peak_rss_bytes"] = _peak_rss_bytes()
+        for prompt in work.predict:
+            yield _doing(f"predicting {prompt.id}")
+            plain = answers.get(prompt.id) or _run(session, work, work.settings[0], prompt, 0)
+            if plain.get("token_ids"):
+                yield _prediction(session, work, prompt, plain, costs)
+        outlook = session.outlook()
+        pair |= {"outlook": outlook.details if outlook else None, "notes": session.notes}
+        yield pair
 
 
-def peak_rss_bytes() -> int | None:
+def _doing(what: str) -> Row:
+    return {"type": "doing", "what": what}
+
+
+def _gpu_free_bytes() -> int:
+    return sum(d.free_bytes for d in list_devices() if d.kind in ("gpu", "igpu"))
+
+
+def _peak_rss_bytes() -> int | None:
     """The most memory that this process has held so far; None where the system does not tell."""
     try:
         import resource
     except ImportError:  # Windows
         return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-        1 if sys.platform == "darwin" else 1024
-    )
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _warm_up(session: Session, work: Work) -> None:
+def _milliseconds(table: CostTable, sizes: Sequence[int]) -> dict[str, float]:
+    """The measured sizes alone, in milliseconds."""
+    measured = [n for n in sizes if table.is_measured(n)]
+    return {str(n): round(table.seconds(n) * 1e3, 4) for n in measured}
+
+
+def _warm_up(session: Session, work: PairWork) -> None:
     """A short answer in every setting, and batches of K + 1, whatever the controller would do."""
     if not work.blocks and not work.predict:
         return
@@ -164,8 +140,27 @@ def _warm_up(session: Session, work: Work) -> None:
             continue  # the run itself will say so in its row
 
 
+def _block(
+    session: Session, work: PairWork, turn: int, prompt: BenchPrompt, repetition: int
+) -> list[Row]:
+    """One answer in every setting, plain first; which is run first changes from turn to turn."""
+    settings = list(work.settings)
+    first = turn % len(settings)
+    runs = {}
+    for setting in (*settings[first:], *settings[:first]):
+        time.sleep(work.delay_s)
+        runs[setting.name] = _run(session, work, setting, prompt, repetition)
+    return [runs[setting.name] for setting in settings]
+
+
+def _without_ids(run: Row, plain: Row) -> Row:
+    """As it is kept: whether the text is plain's stands in place of its ids."""
+    row = {name: value for name, value in run.items() if name != "token_ids"}
+    return {**row, "same_as_plain": run.get("token_ids") == plain.get("token_ids")}
+
+
 def _run(
-    session: Session, work: Work, setting: Setting, prompt: BenchPrompt, repetition: int
+    session: Session, work: PairWork, setting: Setting, prompt: BenchPrompt, repetition: int
 ) -> Row:
     """One answer as a row; one that fails says so in `error`."""
     head: Row = {
@@ -206,11 +201,10 @@ def _run(
 
 def _figures(finished: Finished) -> Row:
     stats = finished.stats
-    n = stats.predicted_n
     return {
         "token_ids": list(finished.token_ids),
         "n_prompt": stats.prompt_n + stats.cache_n,
-        "n_gen": n,
+        "n_gen": stats.predicted_n,
         "avg_ns": round(stats.predicted_s * 1e9),
         "avg_ts": stats.predicted_per_second,
         "prompt_per_second": stats.prompt_per_second or None,
@@ -240,29 +234,20 @@ def _count(event: Round, accepted: list[int], judged: list[int]) -> None:
 
 
 def _prediction(
-    session: Session, work: Work, prompt: BenchPrompt, plain: Row, costs: Mapping[str, Any]
+    session: Session, work: PairWork, prompt: BenchPrompt, plain: Row, costs: Mapping[str, Any]
 ) -> Row:
     positions = session.read_positions(prompt.question, plain["token_ids"])
-    found = predict(
-        session.encode(prompt.question),
-        positions,
-        costs,
-        is_greedy=work.answering.get("temperature") == 0,
-        n_drafts=[s.options["n_draft"] for s in work.settings if "n_draft" in s.options],
-    )
     return {
         "type": "prediction",
         "prompt": prompt.id,
         "category": prompt.category,
         "n_gen": len(positions),
         "plain_ts": plain["avg_ts"],
-        "speed_up": found.speed_up,
-        "sum_min": found.sum_min,
-        "sampled": found.sampled,
+        **predict(
+            session.encode(prompt.question),
+            positions,
+            costs,
+            is_greedy=work.answering.get("temperature") == 0,
+            n_drafts=[s.options["n_draft"] for s in work.settings if "n_draft" in s.options],
+        ),
     }
-
-
-def _milliseconds(table: CostTable, sizes: Sequence[int]) -> dict[str, float]:
-    """The measured sizes alone, in milliseconds."""
-    measured = [n for n in sizes if table.is_measured(n)]
-    return {str(n): round(table.seconds(n) * 1e3, 4) for n in measured}

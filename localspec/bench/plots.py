@@ -1,4 +1,4 @@
-"""The plots of a report as PNG files: one function for each, over a Board.
+"""The plots of a report as PNG files: one function for each, over a SweepResults.
 
 matplotlib is imported here, when a plot is drawn, and used without its global state. Labels are
 drawn as text: no mathtext in a file name.
@@ -13,7 +13,7 @@ from typing import Any
 
 from localspec.bench.configuration import Configuration
 from localspec.bench.plan import NO_DRAFT, PLAIN
-from localspec.bench.sweep_results import Board
+from localspec.bench.sweep_results import SweepResults
 from localspec.bench.tables import short_drafts, short_targets
 
 __all__ = ["draw_plots", "pareto"]
@@ -25,12 +25,12 @@ _MOST_LINES = 10
 _SMALL, _DPI = 9, 130  # pictures are narrow, so that a phone shows letters of a fair size
 
 
-def draw_plots(board: Board, folder: Path) -> dict[str, Path]:
-    """Draw what the board has the numbers for; the files by stem. Raises ImportError, OSError."""
+def draw_plots(sweep: SweepResults, folder: Path) -> dict[str, Path]:
+    """Draw what the sweep has the numbers for; the files by stem. Raises ImportError, OSError."""
     import matplotlib.figure  # noqa: F401 -- fail before anything is written
 
     folder.mkdir(parents=True, exist_ok=True)
-    drawers: dict[str, Callable[[Board], Any]] = {
+    drawers: dict[str, Callable[[SweepResults], Any]] = {
         "speed-quality": _speed_quality,
         "speed-up": _speed_up,
         "acceptance": _acceptance,
@@ -40,7 +40,7 @@ def draw_plots(board: Board, folder: Path) -> dict[str, Path]:
     drawn = {}
     for stem, draw in drawers.items():
         path = folder / f"{stem}.png"
-        figure = draw(board)
+        figure = draw(sweep)
         if figure is None:
             path.unlink(missing_ok=True)  # of an earlier report
             continue
@@ -72,16 +72,16 @@ def _axes(width: float, height: float) -> tuple[Any, Any]:
     return figure, axes
 
 
-def _speed_quality(board: Board) -> Any:
+def _speed_quality(sweep: SweepResults) -> Any:
     """The fastest way to run each target against its KL; the front joined."""
     best: dict[str, Configuration] = {}
-    for c in board.ranked:
-        if board.kl(c.target) is not None:
+    for c in sweep.ranked:
+        if sweep.kl(c.target) is not None:
             best.setdefault(c.target, c)
     if len(best) < 2:
         return None
     found = list(best.values())
-    points = [(board.kl(c.target) or 0.0, _speed(board, c)) for c in found]
+    points = [(sweep.kl(c.target) or 0.0, _speed(sweep, c)) for c in found]
     figure, axes = _axes(6, 4)
     front = pareto(points)
     axes.plot(
@@ -96,9 +96,9 @@ def _speed_quality(board: Board) -> Any:
         on_front = i in front
         face = _COLOURS[0] if on_front else "white"
         axes.scatter(kl, ts, s=60, color=face, edgecolor=_COLOURS[0], zorder=3)
-        name = _target(board, c.target) + (" †" if c.target_from_lossy else "")
+        name = _target(sweep, c.target) + (" †" if c.target_from_lossy else "")
         if c.setting != PLAIN:
-            name += f"\n{c.setting}, {_draft(board, c.draft)}"
+            name += f"\n{c.setting}, {_draft(sweep, c.draft)}"
         is_right = kl > max(x for x, _ in points) / 2  # names grow towards the middle
         axes.annotate(name, (kl, ts), xytext=(-6 if is_right else 6, 6), fontsize=_SMALL,
                       textcoords="offset points", ha="right" if is_right else "left",
@@ -111,24 +111,24 @@ def _speed_quality(board: Board) -> Any:
     return figure
 
 
-def _speed_up(board: Board) -> Any:
+def _speed_up(sweep: SweepResults) -> Any:
     import numpy as np
 
-    targets = [t for t in board.targets if any(c.target == t for c in board.good)]
-    drafts = [d for d in board.drafts if any(c.draft == d for c in board.good)]
+    targets = [t for t in sweep.targets if any(c.target == t for c in sweep.measured)]
+    drafts = [d for d in sweep.drafts if any(c.draft == d for c in sweep.measured)]
     values = np.full((len(drafts), len(targets)), np.nan)
     for i, draft in enumerate(drafts):
         for j, target in enumerate(targets):
             name = "auto" if draft != NO_DRAFT else "copies"
-            for c in board.of(target, draft):
+            for c in sweep.of_pair(target, draft):
                 if c.setting == name and c.speed_up is not None:
                     values[i, j] = c.speed_up
     if np.isnan(values).all():
         return None
-    names = ["no draft: copies" if d == NO_DRAFT else _draft(board, d) for d in drafts]
+    names = ["no draft: copies" if d == NO_DRAFT else _draft(sweep, d) for d in drafts]
     longest = (
         max(map(len, names)),
-        max(len(_target(board, t)) for t in targets),
+        max(len(_target(sweep, t)) for t in targets),
     )
     figure, axes = _axes(
         1.5 + 0.9 * len(targets) + 0.09 * longest[0], 1.4 + 0.5 * len(drafts) + 0.04 * longest[1]
@@ -142,7 +142,7 @@ def _speed_up(board: Board) -> Any:
             axes.text(j, i, text, ha="center", va="center", color="white" if dark else "black")
     axes.set_yticks(range(len(drafts)), names, fontsize=_SMALL, parse_math=False)
     axes.set_xticks(
-        range(len(targets)), [_target(board, t) for t in targets], fontsize=_SMALL, rotation=20,
+        range(len(targets)), [_target(sweep, t) for t in targets], fontsize=_SMALL, rotation=20,
         ha="right", parse_math=False,
     )  # fmt: skip
     axes.set_xlabel("target")
@@ -151,9 +151,9 @@ def _speed_up(board: Board) -> Any:
     return figure
 
 
-def _acceptance(board: Board) -> Any:
+def _acceptance(sweep: SweepResults) -> Any:
     drafting = [
-        c for c in board.good if c.has_draft_model and max(c.judged_by_position, default=0) >= 5
+        c for c in sweep.measured if c.has_draft_model and max(c.judged_by_position, default=0) >= 5
     ]
     drafting.sort(key=lambda c: c.setting != "auto")  # the controller's come first
     if not drafting:
@@ -163,7 +163,7 @@ def _acceptance(board: Board) -> Any:
         pairs = zip(c.accepted_by_position, c.judged_by_position, strict=True)
         rates = [(k, a / j) for k, (a, j) in enumerate(pairs, 1) if j >= 5 and k <= 16]
         if rates:
-            name = f"{_target(board, c.target)} + {_draft(board, c.draft)}, {c.setting}"
+            name = f"{_target(sweep, c.target)} + {_draft(sweep, c.draft)}, {c.setting}"
             axes.plot(*zip(*rates, strict=True), **_line(i), label=name)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("position in the draft (places judged five times or more)")
@@ -173,9 +173,9 @@ def _acceptance(board: Board) -> Any:
     return figure
 
 
-def _costs(board: Board) -> Any:
+def _costs(sweep: SweepResults) -> Any:
     tables: dict[str, dict[str, float]] = {}
-    for (target, _), pair in board.pairs.items():
+    for (target, _), pair in sweep.pairs.items():
         tables.setdefault(target, pair.get("t_ms") or {})
     tables = {target: found for target, found in tables.items() if found}
     if not tables:
@@ -183,7 +183,7 @@ def _costs(board: Board) -> Any:
     figure, axes = _axes(6, 3.8)
     for i, (target, found) in enumerate(list(tables.items())[:_MOST_LINES]):
         points = sorted((int(n), ms) for n, ms in found.items() if int(n) <= 17)
-        axes.plot(*zip(*points, strict=True), **_line(i), label=_target(board, target))
+        axes.plot(*zip(*points, strict=True), **_line(i), label=_target(sweep, target))
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("n, tokens of one decode")
     axes.set_ylabel("T(n), milliseconds")
@@ -192,8 +192,8 @@ def _costs(board: Board) -> Any:
     return figure
 
 
-def _time(board: Board) -> Any:
-    found = [c for c in board.good if c.draft_share is not None and c.setting != PLAIN]
+def _time(sweep: SweepResults) -> Any:
+    found = [c for c in sweep.measured if c.draft_share is not None and c.setting != PLAIN]
     if not found:
         return None
     found = found[:24]
@@ -204,7 +204,7 @@ def _time(board: Board) -> Any:
         axes.barh(range(len(found)), shares, left=left, color=_COLOURS[i], label=part,
                   hatch=("//", "", "..")[i], edgecolor="white")  # fmt: skip
         left = [a + b for a, b in zip(left, shares, strict=True)]
-    names = [f"{_target(board, c.target)} + {_draft(board, c.draft)}, {c.setting}" for c in found]
+    names = [f"{_target(sweep, c.target)} + {_draft(sweep, c.draft)}, {c.setting}" for c in found]
     axes.set_yticks(range(len(found)), names, fontsize=_SMALL, parse_math=False)
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
@@ -215,8 +215,8 @@ def _time(board: Board) -> Any:
     return figure
 
 
-def _speed(board: Board, c: Configuration) -> float:
-    speed = board.speed(c)
+def _speed(sweep: SweepResults, c: Configuration) -> float:
+    speed = sweep.speed(c)
     return speed.median if speed else 0.0
 
 
@@ -235,12 +235,12 @@ def _legend(axes: Any) -> None:
         text.set_parse_math(False)
 
 
-def _target(board: Board, label: str) -> str:
-    return _cut(short_targets(board)[label])
+def _target(sweep: SweepResults, label: str) -> str:
+    return _cut(short_targets(sweep)[label])
 
 
-def _draft(board: Board, label: str) -> str:
-    return "no draft" if label == NO_DRAFT else _cut(short_drafts(board)[label])
+def _draft(sweep: SweepResults, label: str) -> str:
+    return "no draft" if label == NO_DRAFT else _cut(short_drafts(sweep)[label])
 
 
 def _cut(name: str, most: int = 30) -> str:

@@ -1,4 +1,4 @@
-"""How well a model predicts a text, and how far its law is from a reference model's.
+"""How far a model's law is from a reference model's, at every scored token of a text.
 
 The figures are those of llama-perplexity, plain and with --kl-divergence, and Σ min(p, q), which
 is the chance that a draft token is accepted. Teacher-forced: nothing is generated.
@@ -7,37 +7,37 @@ is the chance that a draft token is accepted. Teacher-forced: nothing is generat
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from localspec.bench.log_probs import Distance, Estimate, Row, distance, log_softmax
-from localspec.bench.reader import DEFAULT_N_CTX, Conditions, Progress, Reader, Text
-from localspec.bench.reference import Reference
-from localspec.errors import InvalidOptionError, VocabularyMismatchError
+from localspec.bench.reference import Reference, StoredRow
+from localspec.bench.text_reader import Estimate, Progress, Reader, Row, log_softmax
+from localspec.errors import VocabularyMismatchError
 from localspec.gguf.header import GGUFHeader, read_header
 from localspec.gguf.vocabulary_match import compare_vocabularies
-from localspec.llama.context import CancelFlag
 from localspec.session.options import LoadOptions
 
-__all__ = ["Divergence", "Quality", "measure_quality"]
+__all__ = ["Distance", "Divergence", "distance", "measure_divergence"]
 
 _ADVICE = "Only models of one vocabulary can be compared token by token: take another reference"
+_NEGLIGIBLE = -16.0  # ln p; llama-perplexity leaves the rest out of its sum
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Of a model's law q from the reference's p, over the scored tokens.
+    """Of a model's law q from the reference's p, means over n_scored tokens.
 
-    log_ppl_ratio: mean ln(PPL / reference's PPL). kl and its percentiles: Σ p ln(p/q), nats.
-    same_top: share of tokens before which both find the same id most probable. overlap: mean
-    Σ min(p, q). reference_perplexity: from the stored rows.
+    perplexity: the model's own. reference_perplexity: from the stored rows. log_ppl_ratio: mean
+    ln(PPL / reference's PPL). kl and its percentiles: Σ p ln(p/q), nats. same_top: share of tokens
+    before which both find the same id most probable. overlap: mean Σ min(p, q). seconds: of reading
+    the text, without loading. notes: what a person should know about the comparison.
     """
 
-    reference: str
+    n_scored: int
+    perplexity: Estimate
     reference_perplexity: Estimate
     log_ppl_ratio: Estimate
     kl: Estimate
@@ -47,127 +47,39 @@ class Divergence:
     kl_max: float
     same_top: Estimate
     overlap: Estimate
-
-
-@dataclass(frozen=True, slots=True)
-class Quality:
-    """One model on one text. divergence is None without a reference.
-
-    model: the file's name. quant: such as Q4_K_M. size_bytes: of all its parts. n_scored: tokens
-    that the figures are means over. seconds: of reading the text, without loading.
-    """
-
-    model: str
-    quant: str
-    size_bytes: int
-    text: str
-    text_sha256: str
-    n_chunks: int
-    n_scored: int
-    perplexity: Estimate
-    divergence: Divergence | None
-    conditions: Conditions
     seconds: float
     notes: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """The same as nested dicts of numbers and strings."""
-        return asdict(self)
 
-    @classmethod
-    def of_reference(cls, reference: Reference) -> Quality:
-        """What was measured while the reference was recorded."""
-        header = read_header(reference.model_path)
-        return cls(
-            header.path.name,
-            header.quant,
-            header.total_size_bytes,
-            reference.text_name,
-            reference.text_sha256,
-            reference.chunks.n_chunks,
-            reference.chunks.n_scored,
-            reference.perplexity,
-            None,
-            reference.conditions,
-            reference.seconds,
-            reference.notes,
-        )
-
-
-def measure_quality(
+def measure_divergence(
     model_path: Path,
-    text: Text,
+    reference: Reference,
     *,
-    reference: Reference | None = None,
-    n_chunks: int | None = None,
     loading: LoadOptions | None = None,
-    cancel: CancelFlag | None = None,
     on_progress: Progress | None = None,
-) -> Quality:
-    """Let the model read the text; with a reference, compare the two laws at every scored token.
+) -> Divergence:
+    """Let a model read the reference's ids, which a shared vocabulary makes its own.
 
-    loading: n_ctx is the length of a chunk; None is the reference's, else 512. n_chunks: at most
-    so many. The model reads the reference's ids, which a shared vocabulary makes its own. Ids that
-    one of the two lacks (padding) count as absent in both. Raises TextError, CancelledError,
-    VocabularyMismatchError, InvalidOptionError for a reference on another text or chunk length,
-    and what loading raises.
+    loading: its n_ctx does not count; chunks are the reference's. Ids that one of the two lacks
+    (padding) count as absent in both. Raises VocabularyMismatchError, and what loading raises.
     """
-    if n_chunks is not None and n_chunks < 1:
-        raise InvalidOptionError(f"n_chunks is {n_chunks}: it must be 1 or more")
-    loading = loading or LoadOptions()
-    n_ctx = loading.n_ctx or DEFAULT_N_CTX
-    if reference is not None:
-        reference.require_text(text)
-        n_ctx = loading.n_ctx or reference.conditions.n_ctx
-        if n_ctx != reference.conditions.n_ctx:
-            raise InvalidOptionError(
-                f"the reference was recorded in chunks of {reference.conditions.n_ctx:,} tokens, "
-                f"not {n_ctx:,}: use its n_ctx, or record it again"
-            )
     # before the weights are loaded, which takes longer
-    comparison = _Comparison(reference, read_header(model_path)) if reference else None
-    with Reader(model_path, n_ctx, loading, cancel) as reader:
-        divergence = None
-        notes = reader.notes
-        if reference is None or comparison is None:
-            chunks = reader.chunk(text).head(n_chunks)
-            nll, seconds = reader.read(chunks, _score, on_progress)
-        else:
-            chunks = reference.chunks.head(n_chunks)
-            with closing(comparison):
-                nll, seconds = reader.read(chunks, comparison.score, on_progress)
-            divergence = comparison.result(nll)
-            differences = reference.conditions.differences(reader.conditions)
-            if differences:
-                notes.append(f"reference and model were read with {', '.join(differences)}")
-        header = reader.header
-        return Quality(
-            header.path.name,
-            header.quant,
-            header.total_size_bytes,
-            text.name,
-            text.sha256,
-            chunks.n_chunks,
-            chunks.n_scored,
-            Estimate.perplexity(nll),
-            divergence,
-            reader.conditions,
-            seconds,
-            tuple(notes),
-        )
-
-
-def _score(row: Row, token: int) -> float:
-    return -float(log_softmax(row)[token])
+    comparison = _Comparison(reference, read_header(model_path))
+    with Reader(model_path, reference.chunks.n_ctx, loading or LoadOptions()) as reader:
+        with closing(comparison):
+            nll, seconds = reader.read(reference.chunks, comparison.score, on_progress)
+        notes = list(reader.notes)
+        differences = reference.conditions.differences(reader.conditions)
+        if differences:
+            notes.append(f"reference and model were read with {', '.join(differences)}")
+        return comparison.result(nll, seconds, notes)
 
 
 class _Comparison:
     """Walks through the stored rows while a model reads the same tokens."""
 
     def __init__(self, reference: Reference, model: GGUFHeader) -> None:
-        header = read_header(reference.model_path)
-        self._reference = header.path.name
-        self._ids = _shared_ids(reference, header, model)
+        self._ids = _shared_ids(reference, model)
         self._rows = reference.rows()
         self._reference_nll: list[float] = []
         self._distances: list[Distance] = []
@@ -181,35 +93,37 @@ class _Comparison:
         self._distances.append(distance(stored, log_q))
         return nll
 
-    def result(self, nll: npt.NDArray[np.float64]) -> Divergence:
+    def result(self, nll: npt.NDArray[np.float64], seconds: float, notes: list[str]) -> Divergence:
         kl = np.array([found.kl for found in self._distances])
         median, p90, p99 = (float(x) for x in np.percentile(kl, (50, 90, 99)))
         return Divergence(
-            self._reference,
-            Estimate.perplexity(self._reference_nll),
-            Estimate.of(nll - np.array(self._reference_nll)),
-            Estimate.of(kl),
-            median,
-            p90,
-            p99,
-            float(kl.max()),
-            Estimate.of([found.same_top for found in self._distances]),
-            Estimate.of([found.overlap for found in self._distances]),
+            n_scored=len(nll),
+            perplexity=Estimate.perplexity(nll),
+            reference_perplexity=Estimate.perplexity(self._reference_nll),
+            log_ppl_ratio=Estimate.of(nll - np.array(self._reference_nll)),
+            kl=Estimate.of(kl),
+            kl_median=median,
+            kl_p90=p90,
+            kl_p99=p99,
+            kl_max=float(kl.max()),
+            same_top=Estimate.of([found.same_top for found in self._distances]),
+            overlap=Estimate.of([found.overlap for found in self._distances]),
+            seconds=seconds,
+            notes=tuple(notes),
         )
 
     def close(self) -> None:
         self._rows.close()
 
 
-def _shared_ids(
-    reference: Reference, header: GGUFHeader, model: GGUFHeader
-) -> slice | npt.NDArray[np.intp] | None:
+def _shared_ids(reference: Reference, model: GGUFHeader) -> slice | npt.NDArray[np.intp] | None:
     """The ids that mean the same to both; None when these are all."""
+    header = read_header(reference.model_path)
     match = compare_vocabularies(header, model, roles=("reference", "model"), advice=_ADVICE)
     n_shared = match.n_shared
     differing = np.array(sorted(match.differing_ids), np.intp)
     strange = np.union1d(differing, np.arange(n_shared, reference.n_vocab))
-    in_text = reference.foreign(strange)
+    in_text = reference.ids_in_text(strange)
     if in_text:
         raise VocabularyMismatchError(
             f"the text holds token {in_text[0]}, which {model.path.name} lacks or spells "
@@ -218,3 +132,30 @@ def _shared_ids(
     if len(differing):
         return np.setdiff1d(np.arange(n_shared), differing)
     return None if header.n_vocab == model.n_vocab else slice(n_shared)
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """Of q from p at one position.
+
+    kl: Σ p ln(p/q) in nats, over ids with ln p > −16. overlap: Σ min(p, q), what speculative
+    sampling accepts. same_top: the most probable id is the same.
+    """
+
+    kl: float
+    overlap: float
+    same_top: bool
+
+
+def distance(p: StoredRow, log_q: Row) -> Distance:
+    """Of the row log_q, float32 (n,), from a stored p over the same ids."""
+    terms = np.exp(p.log_p)
+    overlap = np.minimum(terms, np.exp(log_q))
+    overlap *= ~p.is_floor  # much faster than an indexed assignment
+    terms *= p.log_p - log_q
+    terms *= p.log_p > _NEGLIGIBLE
+    return Distance(
+        float(terms.sum(dtype=np.float64)),
+        float(overlap.sum(dtype=np.float64)),
+        bool(p.log_p.argmax() == log_q.argmax()),
+    )

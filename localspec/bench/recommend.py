@@ -1,6 +1,6 @@
 """Which pair to run, in words that follow from the rows: by rules, without taste.
 
-Speed is Board.speed: plain decoding of the target, times the speed-up. Two speeds whose 95 %
+Speed is SweepResults.speed: plain decoding of the target, times the speed-up. Two speeds whose 95 %
 intervals overlap are called alike. A level made from a lossy source is recommended for speed
 alone. Nothing that was not measured is said.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from localspec.bench.configuration import Configuration
 from localspec.bench.plan import PLAIN
-from localspec.bench.sweep_results import Board
+from localspec.bench.sweep_results import SweepResults
 
 __all__ = ["Limits", "Recommendation", "command", "recommend"]
 
@@ -48,21 +48,21 @@ class Recommendation:
     best: Configuration | None = None
 
 
-def recommend(board: Board, limits: Limits | None = None) -> Recommendation:
+def recommend(sweep: SweepResults, limits: Limits | None = None) -> Recommendation:
     """Judge a sweep."""
     limits = limits or Limits()
-    ranked = board.ranked
+    ranked = sweep.ranked
     if not ranked:
-        words = "Nothing could be measured" if board.failed else "No pair was measured to its end"
+        words = "Nothing could be measured" if sweep.failed else "No pair was measured to its end"
         return Recommendation((f"{words}, so nothing is recommended.",))
     fastest = ranked[0]
-    sentences = [f"Fastest: {_told(board, fastest)}", *_alike(board, ranked)]
+    sentences = [f"Fastest: {_told(sweep, fastest)}", *_alike(sweep, ranked)]
     best: Configuration | None = None
     if limits.words:
-        best, said = _within(board, ranked, limits)
+        best, said = _within(sweep, ranked, limits)
         sentences.append(said)
-    sentences += [_of_target(board, target) for target in board.targets if _has(board, target)]
-    sentences += _caveats(board, ranked)
+    sentences += [_of_target(sweep, target) for target in sweep.targets if _has(sweep, target)]
+    sentences += _caveats(sweep, ranked)
     return Recommendation(tuple(sentences), fastest, best)
 
 
@@ -106,8 +106,8 @@ def _escaped(byte: int) -> str:
     return chr(byte) if is_plain else f"\\x{byte:02x}"
 
 
-def _told(board: Board, c: Configuration) -> str:
-    speed, plain = board.speed(c), board.plain_ts[c.target]
+def _told(sweep: SweepResults, c: Configuration) -> str:
+    speed, plain = sweep.speed(c), sweep.plain_ts[c.target]
     assert speed is not None
     parts = [f"{_name(c)}, {speed.median:.1f} tokens/s"]
     if c.speed_up is None:
@@ -120,8 +120,8 @@ def _told(board: Board, c: Configuration) -> str:
     if c.memory_bytes is not None:
         where = "GPU memory" if c.vram_bytes else "memory at its peak"
         parts.append(f"{c.memory_bytes / 1e9:.2f} GB of {where}")
-    kl = board.kl(c.target)
-    quality = board.qualities.get(c.target)
+    kl = sweep.kl(c.target)
+    quality = sweep.qualities.get(c.target)
     if kl is not None and quality is not None and quality.reference != c.target:
         parts.append(f"mean KL {kl:.3g} from {quality.reference}")
     lossy = ""
@@ -130,14 +130,14 @@ def _told(board: Board, c: Configuration) -> str:
             " This target was made from a file that was quantised already: it is named for its "
             "speed only, and cannot be better than its source."
         )
-    temperature = board.header["workload"]["answering"].get("temperature")
-    run = command(c, temperature=temperature, loading=board.header["loading"])
+    temperature = sweep.header["workload"]["answering"].get("temperature")
+    run = command(c, temperature=temperature, loading=sweep.header["loading"])
     return f"{', '.join(parts)}. Run it with `{run}`.{lossy}"
 
 
-def _alike(board: Board, ranked: Sequence[Configuration]) -> list[str]:
+def _alike(sweep: SweepResults, ranked: Sequence[Configuration]) -> list[str]:
     """Those that this sweep cannot tell from the fastest, when they are better in something."""
-    near = [c for c in ranked[1:] if _overlap(board, ranked[0], c)]
+    near = [c for c in ranked[1:] if _overlap(sweep, ranked[0], c)]
     if not near:
         return []
     names = "; ".join(_name(c) for c in near[:4])
@@ -145,11 +145,11 @@ def _alike(board: Board, ranked: Sequence[Configuration]) -> list[str]:
     return [f"Not to be told from it in speed (the 95 % intervals overlap): {names}{more}."]
 
 
-def _overlap(board: Board, a: Configuration, b: Configuration) -> bool:
+def _overlap(sweep: SweepResults, a: Configuration, b: Configuration) -> bool:
     """Intervals of the speed-up where both have one target, since those are paired."""
     ranges = []
     for c in (a, b):
-        speed = board.speed(c)
+        speed = sweep.speed(c)
         low, high = (speed.low, speed.high) if speed else (None, None)
         if a.target == b.target:
             low, high = (1.0, 1.0) if c.setting == PLAIN else (c.speed_up_low, c.speed_up_high)
@@ -160,7 +160,7 @@ def _overlap(board: Board, a: Configuration, b: Configuration) -> bool:
 
 
 def _within(
-    board: Board, ranked: Sequence[Configuration], limits: Limits
+    sweep: SweepResults, ranked: Sequence[Configuration], limits: Limits
 ) -> tuple[Configuration | None, str]:
     kept = list(ranked)
     if limits.max_memory_bytes is not None:
@@ -170,36 +170,36 @@ def _within(
         if len(unknown) == len(ranked):
             return None, "The memory limit cannot be judged: no peak was measured here."
     if limits.max_kl is not None:
-        measured = [c for c in kept if board.kl(c.target) is not None]
-        if all(board.kl(target) is None for target in board.targets):
+        measured = [c for c in kept if sweep.kl(c.target) is not None]
+        if all(sweep.kl(target) is None for target in sweep.targets):
             return None, (
                 "The quality limit cannot be judged: no KL was measured in this sweep. Run it "
                 "without --no-quality."
             )
-        kept = [c for c in measured if (board.kl(c.target) or 0.0) <= limits.max_kl]
+        kept = [c for c in measured if (sweep.kl(c.target) or 0.0) <= limits.max_kl]
     if not kept:
-        return None, f"Nothing in this sweep stays within {limits.words}{_nearest(board, limits)}."
-    return kept[0], f"Fastest within {limits.words}: {_told(board, kept[0])}"
+        return None, f"Nothing in this sweep stays within {limits.words}{_nearest(sweep, limits)}."
+    return kept[0], f"Fastest within {limits.words}: {_told(sweep, kept[0])}"
 
 
-def _nearest(board: Board, limits: Limits) -> str:
+def _nearest(sweep: SweepResults, limits: Limits) -> str:
     parts = []
-    peaks = [c for c in board.good if c.memory_bytes is not None]
+    peaks = [c for c in sweep.measured if c.memory_bytes is not None]
     if limits.max_memory_bytes is not None and peaks:
         least = min(peaks, key=lambda c: c.memory_bytes or 0)
         parts.append(
             f"the smallest, {_name(least)}, takes {(least.memory_bytes or 0) / 1e9:.2f} GB"
         )
-    kls = {t: kl for t in board.targets if (kl := board.kl(t)) is not None}
+    kls = {t: kl for t in sweep.targets if (kl := sweep.kl(t)) is not None}
     if limits.max_kl is not None and kls:
         target = min(kls, key=lambda t: kls[t])
         parts.append(f"the nearest to the reference, {target}, has a KL of {kls[target]:.3g}")
     return f" ({'; '.join(parts)})" if parts else ""
 
 
-def _of_target(board: Board, target: str) -> str:
+def _of_target(sweep: SweepResults, target: str) -> str:
     """Does speculation pay with this target?"""
-    mine = [c for c in board.good if c.target == target and c.setting != PLAIN]
+    mine = [c for c in sweep.measured if c.target == target and c.setting != PLAIN]
     tried = [c for c in mine if c.speed_up and c.verdict != "nothing drafted"]
     if not mine:
         return f"{target}: no drafts could be tried."
@@ -227,7 +227,7 @@ def _of_target(board: Board, target: str) -> str:
     )
 
 
-def _caveats(board: Board, ranked: Sequence[Configuration]) -> list[str]:
+def _caveats(sweep: SweepResults, ranked: Sequence[Configuration]) -> list[str]:
     found = []
     lossy = sorted({c.target for c in ranked if c.target_from_lossy})
     if lossy:
@@ -235,7 +235,7 @@ def _caveats(board: Board, ranked: Sequence[Configuration]) -> list[str]:
             "Made from a lossy source, so for speed only, whatever their KL: "
             f"{', '.join(lossy)}. For quality take a level made from an F16 or BF16 file."
         )
-    speeds = [speed for c in ranked if (speed := board.speed(c))]
+    speeds = [speed for c in ranked if (speed := sweep.speed(c))]
     if len({c.target for c in ranked}) > 1 and any(speed.low is None for speed in speeds):
         found.append(
             "Some of these speeds are of fewer than five answers, so their order may be chance: "
@@ -244,15 +244,15 @@ def _caveats(board: Board, ranked: Sequence[Configuration]) -> list[str]:
     powers = {c.power for c in ranked} - {None}
     if "battery" in powers:
         found.append("Part of this was measured on battery, where speeds may be held down.")
-    if board.failed:
-        pairs = {(c.target, c.draft) for c in board.failed}
+    if sweep.failed:
+        pairs = {(c.target, c.draft) for c in sweep.failed}
         n = "One pair" if len(pairs) == 1 else f"{len(pairs)} pairs"
         found.append(f"{n} could not be measured; the report says why.")
     return found
 
 
-def _has(board: Board, target: str) -> bool:
-    return any(c.target == target for c in board.good)
+def _has(sweep: SweepResults, target: str) -> bool:
+    return any(c.target == target for c in sweep.measured)
 
 
 def _name(c: Configuration) -> str:

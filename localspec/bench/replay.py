@@ -10,6 +10,7 @@ guess is right with the probability Σ min(p, q) of its position: an estimate.
 from __future__ import annotations
 
 import random
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,9 +23,22 @@ from localspec.decoding.events import Round, RoundToken, Verdict
 from localspec.decoding.teacher_forcing import Position
 from localspec.drafting.copies import Copies, Running
 from localspec.sampling.distribution import Distribution
+from localspec.sampling.raw_law import Top
 
-__all__ = ["Outcome", "Recording", "adaptive", "oracle", "replay", "replay_fixed", "table"]
+__all__ = [
+    "FIXED_LENGTHS",
+    "Outcome",
+    "Recording",
+    "oracle",
+    "replay",
+    "replay_adaptive",
+    "replay_all",
+    "replay_fixed",
+    "top_overlap",
+]
 
+FIXED_LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)
+_N_SEEDS = 8  # replays of a sampled answer that an estimate averages
 _LONGEST_GAP = 16  # tokens that the oracle's draft may lack; more is counted as this many
 
 
@@ -78,7 +92,7 @@ class Recording:
             return 0.0
         if self.is_greedy:
             return float(q.ids[0] == self.positions[i].token)
-        return sum(min(p.prob(token), share) for token, share in zip(q.ids, q.probs, strict=True))
+        return top_overlap(p, q)
 
     def run(self, i: int) -> int:
         """How many guesses from answer token i on are right in a row (greedy)."""
@@ -86,6 +100,11 @@ class Recording:
         while i + n < len(self.tokens) and self.chance(i + n) == 1.0:
             n += 1
         return n
+
+
+def top_overlap(p: Top, q: Top) -> float:
+    """Σ min(p, q) over the most probable tokens: a lower bound by the mass that these leave out."""
+    return sum(min(p.prob(token), share) for token, share in zip(q.ids, q.probs, strict=True))
 
 
 class _RecordedModel:
@@ -116,6 +135,36 @@ class _RecordedModel:
                 running = copies.follow(running, token)
                 if copies.splice(running.match, draft, pace, len(ids)):
                     return
+
+
+def replay_all(recording: Recording, n_drafts: Sequence[int] = FIXED_LENGTHS) -> dict[str, Outcome]:
+    """Every way of drafting, by name; plain first. A sampled answer has no oracle."""
+    seeds = range(1 if recording.is_greedy else _N_SEEDS)
+    found = {"plain": replay_fixed(recording, 0)}
+    drafters = {"ngram": (False, True)}
+    if recording.has_draft:
+        for k in n_drafts:
+            found[f"fixed {k}"] = _mean([replay_fixed(recording, k, seed=seed) for seed in seeds])
+        drafters |= {"model": (True, False), "splice": (True, True)}
+    for name, (use_model, use_copies) in drafters.items():
+        found[f"controller, {name}"] = _mean(
+            [
+                replay_adaptive(recording, use_model=use_model, use_copies=use_copies, seed=seed)
+                for seed in seeds
+            ]
+        )
+    if recording.has_draft and recording.is_greedy:
+        found["oracle, model"] = oracle(recording)
+    return found
+
+
+def _mean(outcomes: Sequence[Outcome]) -> Outcome:
+    return Outcome(
+        outcomes[0].n_tokens,
+        statistics.fmean(outcome.seconds for outcome in outcomes),
+        round(statistics.fmean(outcome.n_passes for outcome in outcomes)),
+        round(statistics.fmean(outcome.n_drafted for outcome in outcomes)),
+    )
 
 
 def replay(
@@ -171,6 +220,25 @@ def replay_fixed(recording: Recording, n_draft: int, *, seed: int = 0) -> Outcom
         lambda costs: FixedController(n_draft),
         use_model=n_draft > 0,
         use_copies=False,
+        seed=seed,
+    )
+
+
+def replay_adaptive(
+    recording: Recording,
+    *,
+    use_model: bool = True,
+    use_copies: bool = True,
+    seed: int = 0,
+    experience: Experience | None = None,
+) -> Outcome:
+    """The controller, beginning without experience unless some is given, which then grows."""
+    known = experience or Experience()
+    return replay(
+        recording,
+        lambda costs: ExpectedValueController(costs, known),
+        use_model=use_model,
+        use_copies=use_copies,
         seed=seed,
     )
 
@@ -259,56 +327,3 @@ def _round(
         draft_s + verify_s,
         depth,
     )
-
-
-_N_SEEDS = 8  # replays of a sampled answer that an estimate averages
-
-
-def adaptive(
-    recording: Recording,
-    *,
-    use_model: bool = True,
-    use_copies: bool = True,
-    seed: int = 0,
-    experience: Experience | None = None,
-) -> Outcome:
-    """The controller, beginning without experience unless some is given, which then grows."""
-    known = experience or Experience()
-
-    def controller(costs: Costs) -> ExpectedValueController:
-        return ExpectedValueController(costs, known)
-
-    return replay(recording, controller, use_model=use_model, use_copies=use_copies, seed=seed)
-
-
-def table(recording: Recording, fixed: Sequence[int]) -> list[tuple[str, Outcome]]:
-    """(name, outcome), plain first. The oracle is left out of sampled answers."""
-    seeds = range(1 if recording.is_greedy else _N_SEEDS)
-
-    def mean(outcomes: list[Outcome]) -> Outcome:
-        n = len(outcomes)
-        return Outcome(
-            outcomes[0].n_tokens,
-            sum(outcome.seconds for outcome in outcomes) / n,
-            round(sum(outcome.n_passes for outcome in outcomes) / n),
-            round(sum(outcome.n_drafted for outcome in outcomes) / n),
-        )
-
-    rows = [("plain", replay_fixed(recording, 0))]
-    if recording.has_draft:
-        rows += [
-            (f"fixed {k}", mean([replay_fixed(recording, k, seed=seed) for seed in seeds]))
-            for k in fixed
-        ]
-    kinds = {"ngram": (False, True)}
-    if recording.has_draft:
-        kinds.update(model=(True, False), splice=(True, True))
-    for name, (use_model, use_copies) in kinds.items():
-        found = [
-            adaptive(recording, use_model=use_model, use_copies=use_copies, seed=seed)
-            for seed in seeds
-        ]
-        rows.append((f"controller, {name}", mean(found)))
-    if recording.has_draft and recording.is_greedy:
-        rows.append(("oracle, model", oracle(recording)))
-    return rows

@@ -7,6 +7,7 @@ say why, and the next pair is run; those rows are tried again when the sweep is 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -14,40 +15,30 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from localspec.bench.configuration import Configuration, failed_configuration, summarise
+from localspec.bench.configuration import Configuration, summarise
 from localspec.bench.machine import this_machine
-from localspec.bench.measure import Work
+from localspec.bench.measure import PairWork, measure_pair
+from localspec.bench.model_files import changed_since, file_row, is_replaced
 from localspec.bench.plan import PairPlan, Plan
-from localspec.bench.prompts import BenchPrompt
-from localspec.bench.rows import (
-    VERSION,
-    Results,
-    change,
-    file_rows,
-    is_replaced,
-    require_rows,
-    require_same_files,
-)
-from localspec.bench.worker import job_of
-from localspec.bench.worker_process import worker_rows
+from localspec.bench.results_file import VERSION, ResultsFile, require_rows
+from localspec.bench.worker import rows_from_process
 from localspec.errors import InvalidOptionError
+from localspec.jsonl_file import Row
 
-__all__ = ["Status", "Sweep"]
-
-Row = dict[str, Any]
-_WORKER = "localspec.bench.worker"
+__all__ = ["Sweep", "SweepProgress"]
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class SweepProgress:
     """Where a sweep stands. kind: `pair` (begun), `doing`, `block`, `done`, `failed`.
 
     number: of the pair, from 1. n_runs: answers that are on the disk, of n_runs_total. left_s: an
-    estimate from the answers made so far, None before the first. rows: what just arrived.
+    estimate from the answers made so far, None before the first. configurations: of a pair that
+    has just ended.
     """
 
     kind: str
-    words: str
+    pair: str
     what: str
     number: int
     n_pairs: int
@@ -59,15 +50,17 @@ class Status:
 
 
 class Sweep:
-    """Runs a plan into an open Results. on_status is called at every step."""
+    """Runs a plan into an open ResultsFile. on_progress is called at every step."""
 
     def __init__(
-        self, plan: Plan, results: Results, on_status: Callable[[Status], None] | None = None
+        self,
+        plan: Plan,
+        results: ResultsFile,
+        on_progress: Callable[[SweepProgress], None] = lambda progress: None,
     ) -> None:
-        self._plan, self._results = plan, results
-        self._on_status = on_status or (lambda status: None)
+        self._plan, self._results, self._on_progress = plan, results, on_progress
         self._pairs = plan.pairs()
-        self._n_total = sum(len(plan.blocks) * len(pair.settings) for pair in self._pairs)
+        self._n_total = plan.n_runs
         self._n_done = 0
         self._n_fresh = 0
         self._started = perf_counter()
@@ -79,82 +72,97 @@ class Sweep:
             self._measure(number, pair)
 
     def _begin(self) -> None:
-        header = self._header()
-        require_rows(self._results.rows)
-        earlier = [row for row in self._results.rows if row["type"] == "sweep"]
-        if self._results.rows and not earlier:
+        """Refuse the rows of another sweep, and drop those that are measured again."""
+        header, results = self._header(), self._results
+        require_rows(results.rows)
+        earlier = results.of_type("sweep")
+        if results.rows and not earlier:
             raise InvalidOptionError(
-                f"{self._results.path} holds rows and not the header of their sweep: how they were "
+                f"{results.path} holds rows without the header of their sweep, so how they were "
                 "measured is not known. Give another --out"
             )
         if earlier:
-            _require_alike(earlier[0], header, self._results.path)
-        files = file_rows(self._plan)
-        require_same_files(self._results.rows, files)
+            _require_alike(earlier[0], header, results.path)
+        files = self._file_rows()
+        _require_same_files(results, files)
         whole = self._whole_blocks()
-        measured = {_key(row) for row in self._results.rows if row["type"] == "pair"}
-        self._results.drop(
+        measured = {_key(row) for row in results.of_type("pair")}
+        results.drop(
             lambda row: (
-                (row["type"] == "run" and (*_key(row), *_block(row)) not in whole)
+                (row["type"] == "run" and _block(row) not in whole)
                 # of a pair that failed: it is tried again
                 or (row["type"] == "configuration" and _key(row) not in measured)
                 or (row["type"] == "file" and is_replaced(row, files))
             )
         )
         if not earlier:
-            self._results.append([header])
-        self._results.append([row for row in files if row not in self._results.rows])
+            results.append([header])
+        results.append([row for row in files if row not in results.rows])
         ours = {pair.key for pair in self._pairs}
-        self._n_done = sum(r["type"] == "run" and _key(r) in ours for r in self._results.rows)
+        self._n_done = sum(_key(run) in ours for run in results.of_type("run"))
+
+    def _file_rows(self) -> list[Row]:
+        """Files that cannot be read have none: the rows of their pairs say so."""
+        files = [("target", file) for file in self._plan.targets]
+        files += [("draft", file) for file in self._plan.drafts]
+        return [file_row(role, file) for role, file in files if file.error is None]
 
     def _whole_blocks(self) -> set[tuple[Any, ...]]:
         """Blocks whose runs are all there; others are measured again, since they are paired."""
         n_settings = {pair.key: len(pair.settings) for pair in self._pairs}
-        counts: dict[tuple[Any, ...], int] = {}
-        for row in self._results.rows:
-            if row["type"] == "run":
-                block = (*_key(row), *_block(row))
-                counts[block] = counts.get(block, 0) + 1
-        return {b for b, n in counts.items() if n == n_settings.get((b[0], b[1]), n)}
+        counts = Counter(_block(run) for run in self._results.of_type("run"))
+        return {block for block, n in counts.items() if n == n_settings.get(block[:2], n)}
 
     def _measure(self, number: int, pair: PairPlan) -> None:
-        mine = [row for row in self._results.rows if _key(row) == pair.key]
-        is_measured = any(row["type"] == "pair" for row in mine)
-        if not is_measured:
+        rows = self._rows_of(pair)
+        if not any(row["type"] == "pair" for row in rows):
             self._tell("pair", number, pair, "loading, and measuring costs")
-            error = self._broken(pair) or self._run_worker(number, pair, mine)
+            error = self._unusable(pair) or self._run_worker(number, pair, rows)
             if error is not None:
                 self._fail(number, pair, error)
                 return
-            mine = [row for row in self._results.rows if _key(row) == pair.key]
-        if any(row["type"] == "configuration" for row in mine):
+            rows = self._rows_of(pair)
+        if any(row["type"] == "configuration" for row in rows):
             return
-        facts = next(row for row in mine if row["type"] == "pair")
+        facts = next(row for row in rows if row["type"] == "pair")
         found = [
-            summarise(_head(pair, i), mine, facts, n_gen=self._plan.n_gen)
+            summarise(_unmeasured(pair, i), rows, facts, n_gen=self._plan.n_gen)
             for i in range(len(pair.settings))
         ]
         self._results.append([configuration.as_row() for configuration in found])
         self._tell("done", number, pair, "measured", found)
 
-    def _run_worker(self, number: int, pair: PairPlan, mine: Sequence[Row]) -> str | None:
+    def _rows_of(self, pair: PairPlan) -> list[Row]:
+        return [row for row in self._results.rows if _key(row) == pair.key]
+
+    def _unusable(self, pair: PairPlan) -> str | None:
+        """Why a file of the pair cannot be measured, None where both can."""
+        rows, target, draft = self._results.rows, pair.target, pair.draft
+        return (
+            target.error
+            or (draft.error if draft else None)
+            or changed_since(rows, "target", target)
+            or changed_since(rows, "draft", draft)
+        )
+
+    def _run_worker(self, number: int, pair: PairPlan, earlier: Sequence[Row]) -> str | None:
         """None when the pair was measured to its end, else why not."""
         plan = self._plan
-        done = {_block(row) for row in mine if row["type"] == "run"}
-        predicted = {row["prompt"] for row in mine if row["type"] == "prediction"}
-        to_predict: list[BenchPrompt] = [p for p in plan.prompts if p.id not in predicted]
-        work = Work(
+        done = {(r["prompt"], r["repetition"]) for r in earlier if r["type"] == "run"}
+        predicted = {row["prompt"] for row in earlier if row["type"] == "prediction"}
+        work = PairWork(
+            target=pair.target.path,
+            draft=pair.draft.path if pair.draft else None,
+            loading=plan.loading,
             settings=pair.settings,
             blocks=[(p, i) for p, i in plan.blocks if (p.id, i) not in done],
-            predict=to_predict,
+            predict=[p for p in plan.prompts if p.id not in predicted],
             n_gen=plan.n_gen,
             delay_s=plan.delay_s,
             answering=plan.answering,
         )
-        draft = pair.draft.path if pair.draft else None
         key = dict(zip(("target", "draft"), pair.key, strict=True))
-        job = job_of(pair.target.path, draft, plan.loading, work)
-        with contextlib.closing(worker_rows(_WORKER, job)) as rows:
+        with contextlib.closing(rows_from_process(measure_pair, work)) as rows:
             for row in rows:
                 if row["type"] == "doing":
                     self._tell("doing", number, pair, row["what"])
@@ -172,18 +180,11 @@ class Sweep:
                         return None
         return "the process that ran this pair ended early"
 
-    def _broken(self, pair: PairPlan) -> str | None:
-        rows = self._results.rows
-        errors = (
-            *(pair.target.error, pair.draft.error if pair.draft else None),
-            *(change(rows, "target", pair.target), change(rows, "draft", pair.draft)),
-        )
-        return next((error for error in errors if error is not None), None)
-
     def _fail(self, number: int, pair: PairPlan, error: str) -> None:
-        found = [failed_configuration(_head(pair, i), error) for i in range(len(pair.settings))]
+        found = [Configuration(**_unmeasured(pair, i), error=error)
+                 for i in range(len(pair.settings))]  # fmt: skip
         self._results.append([configuration.as_row() for configuration in found])
-        n_made = sum(r["type"] == "run" and _key(r) == pair.key for r in self._results.rows)
+        n_made = sum(row["type"] == "run" for row in self._rows_of(pair))
         self._n_total -= len(self._plan.blocks) * len(pair.settings) - n_made
         self._tell("failed", number, pair, error, found)
 
@@ -198,9 +199,9 @@ class Sweep:
         elapsed = perf_counter() - self._started
         n_left = max(0, self._n_total - self._n_done)
         left = elapsed / self._n_fresh * n_left if self._n_fresh else None
-        self._on_status(
-            Status(kind, pair.words, what, number, len(self._pairs), self._n_done, self._n_total,
-                   elapsed, left, tuple(found))
+        self._on_progress(
+            SweepProgress(kind, pair.words, what, number, len(self._pairs), self._n_done,
+                          self._n_total, elapsed, left, tuple(found))
         )  # fmt: skip
 
     def _header(self) -> Row:
@@ -231,11 +232,25 @@ def _require_alike(earlier: Row, now: Row, path: Path) -> None:
             then, here = ({key: found.get(key) for key in keys} for found in (then, here))
         raise InvalidOptionError(
             f"{path} holds another sweep: its {name} has {then}, here it is {here}. Give the same "
-            "options to go on with it, or another --out"
+            "options to continue it, or another --out"
         )
 
 
-def _head(pair: PairPlan, i: int) -> dict[str, Any]:
+def _require_same_files(results: ResultsFile, files: Sequence[Row]) -> None:
+    """Raises InvalidOptionError where answers of another file stand under a label."""
+    answered = [run for run in results.of_type("run") if run.get("error") is None]
+    for row in results.of_type("file"):
+        if is_replaced(row, files) and any(
+            run.get(row["role"]) == row["label"] for run in answered
+        ):
+            raise InvalidOptionError(
+                f"{row['label']} has changed since it was measured: another file has its name now. "
+                "Give another --out"
+            )
+
+
+def _unmeasured(pair: PairPlan, i: int) -> dict[str, Any]:
+    """The fields of a configuration that need no measurement: of the pair's setting i."""
     target, draft, setting = pair.target, pair.draft, pair.settings[i]
     return {
         "target": target.label,
@@ -254,9 +269,9 @@ def _head(pair: PairPlan, i: int) -> dict[str, Any]:
     }
 
 
-def _key(row: Row) -> tuple[str | None, str | None]:
+def _key(row: Row) -> tuple[Any, Any]:
     return row.get("target"), row.get("draft")
 
 
-def _block(row: Row) -> tuple[str, int]:
-    return row["prompt"], row["repetition"]
+def _block(run: Row) -> tuple[Any, ...]:
+    return *_key(run), run["prompt"], run["repetition"]

@@ -1,4 +1,4 @@
-"""All that a folder's rows say, in one object: what report, recommendation and comparison read.
+"""What a sweep's rows say, in one object that report, recommendation and comparison read.
 
 Pure: rows in. Runs of a pair that is still being measured are left out, and counted.
 """
@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from localspec.bench.configuration import Configuration, Interval, configuration_of, median_interval
+from localspec.bench.configuration import Configuration, Interval, median_interval
 from localspec.bench.plan import PLAIN, predicted_name
-from localspec.bench.rows import AgreementRow, QualityRow, agreement_of, quality_of, require_rows
+from localspec.bench.results_file import AgreementRow, QualityRow, require_rows
 from localspec.errors import InvalidOptionError
 
-__all__ = ["Board", "Check", "read_board"]
+__all__ = ["PredictionCheck", "SweepResults", "read_sweep"]
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class PredictionCheck:
     """A prediction beside the live runs of the same prompt: tokens/s both, speed-up both."""
 
     target: str
@@ -41,7 +41,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class SweepResults:
     """header: of the sweep. pairs: loads and cost tables by (target, draft).
 
     plain_ts: tokens/s of plain decoding, by target, over all its pairs. files: fingerprints by
@@ -52,7 +52,7 @@ class Board:
     configurations: tuple[Configuration, ...]
     pairs: Mapping[tuple[str, str], Row]
     predictions: tuple[Row, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[PredictionCheck, ...]
     qualities: Mapping[str, QualityRow]
     agreements: Mapping[tuple[str, str], AgreementRow]
     plain_ts: Mapping[str, Interval]
@@ -61,7 +61,7 @@ class Board:
     files: Mapping[tuple[str, str], str]
 
     @property
-    def good(self) -> tuple[Configuration, ...]:
+    def measured(self) -> tuple[Configuration, ...]:
         """Those that were measured."""
         return tuple(c for c in self.configurations if c.error is None)
 
@@ -80,9 +80,9 @@ class Board:
         """Labels, in the order of the sweep, `none` among them."""
         return tuple(dict.fromkeys(c.draft for c in self.configurations))
 
-    def of(self, target: str, draft: str) -> tuple[Configuration, ...]:
+    def of_pair(self, target: str, draft: str) -> tuple[Configuration, ...]:
         """The measured settings of one pair."""
-        return tuple(c for c in self.good if (c.target, c.draft) == (target, draft))
+        return tuple(c for c in self.measured if (c.target, c.draft) == (target, draft))
 
     def speed(self, c: Configuration) -> Interval | None:
         """Tokens/s by which configurations are ranked, with the interval of the speed-up.
@@ -95,13 +95,10 @@ class Board:
             return plain
         if c.speed_up is None:
             return None
-        low, high = c.speed_up_low, c.speed_up_high
-        known = low is not None and high is not None
-        return Interval(
-            plain.median * c.speed_up,
-            plain.median * low if known and low is not None else None,
-            plain.median * high if known and high is not None else None,
-        )
+        speed = plain.median * c.speed_up
+        if c.speed_up_low is None or c.speed_up_high is None:
+            return Interval(speed, None, None)
+        return Interval(speed, plain.median * c.speed_up_low, plain.median * c.speed_up_high)
 
     @property
     def ranked(self) -> tuple[Configuration, ...]:
@@ -110,10 +107,10 @@ class Board:
         What this sweep cannot tell from plain decoding is left out: it would only cost memory.
         """
         plain: dict[str, Configuration] = {}
-        for c in sorted(self.good, key=lambda c: c.has_draft_model):
+        for c in sorted(self.measured, key=lambda c: c.has_draft_model):
             if c.setting == PLAIN:
                 plain.setdefault(c.target, c)
-        paying = [c for c in self.good if c.verdict == "pays"]
+        paying = [c for c in self.measured if c.verdict == "pays"]
         found = [(speed.median, c) for c in (*plain.values(), *paying) if (speed := self.speed(c))]
         return tuple(c for _, c in sorted(found, key=lambda pair: -pair[0]))
 
@@ -129,13 +126,13 @@ class Board:
         read = self.agreements.get((target, draft))
         if read is not None and read.sum_min is not None:
             return read.sum_min
-        return next((c.sum_min for c in self.of(target, draft)), None)
+        return next((c.sum_min for c in self.of_pair(target, draft)), None)
 
     def predicted(self, target: str, draft: str) -> dict[str, float]:
         """Median predicted speed-up over the prompts, by way of drafting."""
         by_name: dict[str, list[float]] = defaultdict(list)
         for row in self.predictions:
-            if (row["target"], row["draft"]) == (target, draft):
+            if _pair(row) == (target, draft):
                 for name, speed_up in row["speed_up"].items():
                     by_name[name].append(speed_up)
         return {name: statistics.median(found) for name, found in by_name.items()}
@@ -146,7 +143,7 @@ class Board:
             lambda: defaultdict(list)
         )
         for row in self.predictions:
-            if (row["target"], row["draft"]) != (target, draft):
+            if _pair(row) != (target, draft):
                 continue
             for temperature, verifiers in (row.get("sampled") or {}).items():
                 for verifier, by_k in verifiers.items():
@@ -163,27 +160,34 @@ class Board:
         return statistics.median(abs(c.error) for c in self.checks) if self.checks else None
 
 
-def read_board(rows: Sequence[Row]) -> Board:
+def read_sweep(rows: Sequence[Row]) -> SweepResults:
     """Raises InvalidOptionError for rows of another shape, and where the header is missing."""
-    header = next((row for row in rows if row["type"] == "sweep"), None)
-    if header is None:
+    of_type: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        of_type[row["type"]].append(row)
+    if not of_type["sweep"]:
         raise InvalidOptionError("these rows belong to no sweep: none of them is its header")
     require_rows(rows)
-    configurations = tuple(configuration_of(row) for row in rows if row["type"] == "configuration")
+    configurations = tuple(map(Configuration.of_row, of_type["configuration"]))
     whole = {(c.target, c.draft) for c in configurations}  # a kill may come before these rows
-    pairs = {key: r for r in rows
-             if r["type"] == "pair" and (key := (r["target"], r["draft"])) in whole}  # fmt: skip
-    runs = [row for row in rows if row["type"] == "run"]
-    predictions = tuple(row for row in rows if row["type"] == "prediction")
-    checks = tuple(_checks(predictions, runs))
-    qualities = {r["target"]: quality_of(r) for r in rows if r["type"] == "quality"}
-    agreements = {
-        (r["target"], r["draft"]): agreement_of(r) for r in rows if r["type"] == "agreement"
-    }
-    files = {(r["role"], r["label"]): r["fingerprint"] for r in rows if r["type"] == "file"}
-    n_unfinished = sum((run["target"], run["draft"]) not in pairs for run in runs)
-    return Board(header, configurations, pairs, predictions, checks, qualities, agreements,
-                 _plain(runs), len(runs), n_unfinished, files)  # fmt: skip
+    pairs = {_pair(row): row for row in of_type["pair"] if _pair(row) in whole}
+    return SweepResults(
+        header=of_type["sweep"][0],
+        configurations=configurations,
+        pairs=pairs,
+        predictions=tuple(of_type["prediction"]),
+        checks=tuple(_checks(of_type["prediction"], of_type["run"])),
+        qualities={row["target"]: QualityRow.of_row(row) for row in of_type["quality"]},
+        agreements={_pair(row): AgreementRow.of_row(row) for row in of_type["agreement"]},
+        plain_ts=_plain(of_type["run"]),
+        n_runs=len(of_type["run"]),
+        n_unfinished=sum(_pair(run) not in pairs for run in of_type["run"]),
+        files={(row["role"], row["label"]): row["fingerprint"] for row in of_type["file"]},
+    )
+
+
+def _pair(row: Row) -> tuple[str, str]:
+    return row["target"], row["draft"]
 
 
 def _plain(runs: Sequence[Row]) -> dict[str, Interval]:
@@ -195,7 +199,7 @@ def _plain(runs: Sequence[Row]) -> dict[str, Interval]:
     return {target: interval for target, interval in found.items() if interval is not None}
 
 
-def _checks(predictions: Sequence[Row], runs: Sequence[Row]) -> list[Check]:
+def _checks(predictions: Sequence[Row], runs: Sequence[Row]) -> list[PredictionCheck]:
     live: dict[tuple[str, str, str], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         if run.get("avg_ts"):
@@ -212,7 +216,7 @@ def _checks(predictions: Sequence[Row], runs: Sequence[Row]) -> list[Check]:
             if ratio is None or not ratios:
                 continue
             found.append(
-                Check(
+                PredictionCheck(
                     row["target"],
                     row["draft"],
                     setting,

@@ -16,7 +16,7 @@ from localspec.visible import visible
 
 if TYPE_CHECKING:
     from localspec.bench.recommend import Limits
-    from localspec.bench.sweep_results import Board
+    from localspec.bench.sweep_results import SweepResults
 
 __all__ = ["bench"]
 
@@ -130,8 +130,8 @@ def bench(ctx: click.Context, /, **given: Any) -> None:
         return
     from localspec.cli.bench_run import run_sweep
 
-    board, limits = run_sweep(given)
-    _summary(board, given["out"], limits)
+    sweep, limits = run_sweep(given)
+    _summary(sweep, given["out"], limits)
 
 
 @bench.command()
@@ -140,14 +140,14 @@ def bench(ctx: click.Context, /, **given: Any) -> None:
 def report(folder: Path, max_memory: int | None, max_kl: float | None) -> None:
     """Write report, CSV and plots of FOLDER again; no model is loaded."""
     from localspec.bench.report import write_report
-    from localspec.bench.rows import read_rows
-    from localspec.bench.sweep_results import read_board
+    from localspec.bench.results_file import read_rows
+    from localspec.bench.sweep_results import read_sweep
 
-    board = read_board(read_rows(folder))
+    sweep = read_sweep(read_rows(folder))
     limits = _limits_of(max_memory, max_kl)
-    for note in write_report(board, folder, limits):
+    for note in write_report(sweep, folder, limits):
         click.echo(f"localspec: note: {visible(note)}", err=True)
-    _summary(board, folder, limits)
+    _summary(sweep, folder, limits)
 
 
 @bench.command()
@@ -157,11 +157,11 @@ def report(folder: Path, max_memory: int | None, max_kl: float | None) -> None:
 def compare(a: Path, b: Path, across: bool) -> None:
     """The configurations that sweeps A and B share, side by side."""
     from localspec.bench.compare import compare as compared
-    from localspec.bench.rows import read_rows
-    from localspec.bench.sweep_results import read_board
+    from localspec.bench.results_file import read_rows
+    from localspec.bench.sweep_results import read_sweep
     from localspec.bench.tables import table_lines
 
-    found = compared(read_board(read_rows(a)), read_board(read_rows(b)), across=across)
+    found = compared(read_sweep(read_rows(a)), read_sweep(read_rows(b)), across=across)
     for words in found.differences:
         click.echo(visible(f"differs: {words}"))
     _lines(table_lines(found.table, _width()))
@@ -169,27 +169,27 @@ def compare(a: Path, b: Path, across: bool) -> None:
         click.echo(f"{found.n_only_one} configurations are in one of them only")
 
 
-def _summary(board: Board, folder: Path, limits: Limits) -> None:
+def _summary(sweep: SweepResults, folder: Path, limits: Limits) -> None:
     """Table, chart and recommendation on stdout."""
     from localspec.bench.recommend import recommend
-    from localspec.bench.sections import speed_table
+    from localspec.bench.report_sections import speed_table
     from localspec.bench.tables import chart_lines, table_lines
     from localspec.errors import EngineError
 
-    _lines([*table_lines(speed_table(board), _width()), ""])
-    _lines([*chart_lines(board, _width()), ""])
-    for sentence in recommend(board, limits).sentences:
+    _lines([*table_lines(speed_table(sweep), _width()), ""])
+    _lines([*chart_lines(sweep, _width()), ""])
+    for sentence in recommend(sweep, limits).sentences:
         click.echo(visible(f"- {sentence}"))
-    failed = {(c.target, c.draft): c.error for c in board.failed}
+    failed = {(c.target, c.draft): c.error for c in sweep.failed}
     for (target, draft), error in failed.items():
         click.echo(visible(f"localspec: not measured: {target} + {draft}: {error}"), err=True)
     click.echo(f"localspec: {folder / 'report.html'} and report.md tell the rest", err=True)
-    if not board.good and not failed:
+    if not sweep.measured and not failed:
         raise EngineError(
             "no pair was measured to its end yet: give the command of this sweep again, and it "
             "goes on"
         )
-    if not board.good:
+    if not sweep.measured:
         raise EngineError("nothing could be measured: every pair failed, as said above")
 
 

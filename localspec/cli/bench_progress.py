@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import click
 
-from localspec.bench.levels import Making
+from localspec.bench.model_files import LevelBegun
 from localspec.bench.plan import PLAIN
-from localspec.bench.sweep import Status
+from localspec.bench.sweep import SweepProgress
 from localspec.visible import visible
 
 __all__ = ["Display", "duration", "making", "shown"]
@@ -30,7 +30,7 @@ class Display(Protocol):
     def doing(self, words: str) -> None:
         """What goes on now, when no pair is measured."""
 
-    def show(self, status: Status) -> None:
+    def show(self, progress: SweepProgress) -> None:
         """A step of the sweep."""
 
 
@@ -79,16 +79,16 @@ class PlainLines:
         """A line too."""
         self.say(words)
 
-    def show(self, status: Status) -> None:
+    def show(self, progress: SweepProgress) -> None:
         """Blocks are told once a minute."""
-        if status.kind == "doing":
+        if progress.kind == "doing":
             return
-        if status.kind == "block":
+        if progress.kind == "block":
             if monotonic() - self._last < _HEARTBEAT_S:
                 return
-            self.say(f"  {status.n_runs} of {status.n_runs_total} answers, {times(status)}")
+            self.say(f"  {progress.n_runs} of {progress.n_runs_total} answers, {times(progress)}")
         else:
-            self.say(line(status))
+            self.say(line(progress))
         self._last = monotonic()
 
 
@@ -109,31 +109,31 @@ class LiveLine:
         """In the live line."""
         self._bars.update(self._task, words=visible(words), left="")
 
-    def show(self, status: Status) -> None:
+    def show(self, progress: SweepProgress) -> None:
         """Pairs that ended stay; the rest replaces itself."""
-        what = status.what
-        if status.kind in ("done", "failed"):
-            self.say(line(status))
-            what = status.kind
-        words = f"{status.number}/{status.n_pairs} {status.words}: {what}"
+        what = progress.what
+        if progress.kind in ("done", "failed"):
+            self.say(line(progress))
+            what = progress.kind
+        words = f"{progress.number}/{progress.n_pairs} {progress.pair}: {what}"
         self._bars.update(
             self._task,
-            total=status.n_runs_total,
-            completed=status.n_runs,
+            total=progress.n_runs_total,
+            completed=progress.n_runs,
             words=visible(words),
-            left="" if status.left_s is None else f"about {duration(status.left_s)} left",
+            left="" if progress.left_s is None else f"about {duration(progress.left_s)} left",
         )
 
 
-def line(status: Status) -> str:
+def line(progress: SweepProgress) -> str:
     """What is said when a pair begins or ends."""
-    head = f"{status.number}/{status.n_pairs} {status.words}"
-    if status.kind == "failed":
-        return f"{head}: not measured: {status.what}"
-    if status.kind != "done":
-        return f"{head}: {status.what} ({times(status)})"
+    head = f"{progress.number}/{progress.n_pairs} {progress.pair}"
+    if progress.kind == "failed":
+        return f"{head}: not measured: {progress.what}"
+    if progress.kind != "done":
+        return f"{head}: {progress.what} ({times(progress)})"
     parts = []
-    for c in status.configurations:
+    for c in progress.configurations:
         if c.error is not None:
             parts.append(f"{c.setting} failed: {c.error}")
         elif c.setting == PLAIN:
@@ -142,13 +142,13 @@ def line(status: Status) -> str:
             parts.append(f"{c.setting} {c.median_ts:.1f} tokens/s")
         else:
             parts.append(f"{c.setting} ×{c.speed_up:.2f}")
-    return f"{head}: {', '.join(parts)} ({times(status)})"
+    return f"{head}: {', '.join(parts)} ({times(progress)})"
 
 
-def times(status: Status) -> str:
+def times(progress: SweepProgress) -> str:
     """Elapsed, and left by the pace so far."""
-    left = "" if status.left_s is None else f", about {duration(status.left_s)} left"
-    return f"{duration(status.elapsed_s)} so far{left}"
+    left = "" if progress.left_s is None else f", about {duration(progress.left_s)} left"
+    return f"{duration(progress.elapsed_s)} so far{left}"
 
 
 def duration(seconds: float) -> str:
@@ -160,7 +160,7 @@ def duration(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def making(level: Making) -> Iterator[None]:
+def making(level: LevelBegun) -> Iterator[None]:
     """Tell that a level is made; on a terminal also how much of it is there."""
     click.echo(f"localspec: making {level.type_name} of {visible(level.source.name)} …", err=True)
     done = threading.Event()
@@ -175,7 +175,7 @@ def making(level: Making) -> Iterator[None]:
             watcher.join()
 
 
-def _watch(level: Making, done: threading.Event) -> None:
+def _watch(level: LevelBegun, done: threading.Event) -> None:
     while not done.wait(0.5):
         with contextlib.suppress(OSError):
             written = level.growing.stat().st_size / 1e9

@@ -11,16 +11,23 @@ from typing import Any
 
 import click
 
-from localspec.bench.levels import Making, levels, require_types
-from localspec.bench.plan import NO_DRAFT, Contender, Plan, contender, unique_labels
+from localspec.bench.model_files import (
+    LevelBegun,
+    ModelFile,
+    levels,
+    model_file,
+    require_types,
+    unique_labels,
+)
+from localspec.bench.plan import NO_DRAFT, Plan
 from localspec.bench.prompts import read_prompts, select
 from localspec.bench.quality_sweep import QualitySweep
-from localspec.bench.reader import DEFAULT_N_CTX, read_text, require_bytes
 from localspec.bench.recommend import Limits
 from localspec.bench.report import write_report
-from localspec.bench.rows import Results
+from localspec.bench.results_file import ResultsFile
 from localspec.bench.sweep import Sweep
-from localspec.bench.sweep_results import Board, read_board
+from localspec.bench.sweep_results import SweepResults, read_sweep
+from localspec.bench.text_reader import DEFAULT_N_CTX, read_text, require_bytes
 from localspec.cli.bench_progress import Display, making, shown
 from localspec.cli.loading import fetch
 from localspec.errors import CancelledError, InvalidOptionError
@@ -36,12 +43,12 @@ _LOADING = ("n_ctx", "n_batch", "n_threads", "n_gpu_layers", "n_gpu_layers_draft
 DEFAULT = "default"
 
 
-def run_sweep(given: dict[str, Any]) -> tuple[Board, Limits]:
-    """Plan, measure, and write the report; the board and the limits that were given."""
+def run_sweep(given: dict[str, Any]) -> tuple[SweepResults, Limits]:
+    """Plan, measure, and write the report; the sweep and the limits that were given."""
     folder: Path = given["out"]
     limits = Limits(max_memory_bytes=given["max_memory"], max_kl=given["max_kl"])
     plan = plan_of(given)
-    with Results(folder) as results:
+    with ResultsFile(folder) as results:
         try:
             with shown() as display:
                 _introduce(plan, results, display)
@@ -50,7 +57,7 @@ def run_sweep(given: dict[str, Any]) -> tuple[Board, Limits]:
                 if plan.has_quality:
                     quality.run()
         except KeyboardInterrupt:
-            n = sum(row["type"] == "run" for row in results.rows)
+            n = len(results.of_type("run"))
             click.echo(
                 f"localspec: stopped. Nothing that was measured is lost: {n} answers are in "
                 f"{results.path}. The same command goes on there; `localspec bench report "
@@ -58,10 +65,10 @@ def run_sweep(given: dict[str, Any]) -> tuple[Board, Limits]:
                 err=True,
             )
             raise CancelledError("interrupted") from None
-        board = read_board(results.rows)
-    for note in write_report(board, folder, limits):
+        sweep = read_sweep(results.rows)
+    for note in write_report(sweep, folder, limits):
         click.echo(f"localspec: note: {visible(note)}", err=True)
-    return board, limits
+    return sweep, limits
 
 
 def plan_of(given: dict[str, Any]) -> Plan:
@@ -88,8 +95,8 @@ def plan_of(given: dict[str, Any]) -> Plan:
     draft_names, quants_of_drafts = _draft_names(target_names, _split(given["drafts"]), quants)
     for name in draft_names:
         locate(name, "draft")
-    targets = _contenders(target_names, "target", quants, given["imatrix"])
-    drafts = _contenders(draft_names, "draft", quants_of_drafts, None)
+    targets = _model_files(target_names, "target", quants, given["imatrix"])
+    drafts = _model_files(draft_names, "draft", quants_of_drafts, None)
     return Plan(
         targets=targets,
         drafts=drafts,
@@ -117,15 +124,15 @@ def _draft_names(
     return list(dict.fromkeys(own)), quants
 
 
-def _contenders(
+def _model_files(
     names: Iterable[str], role: str, quants: Sequence[str], imatrix: Path | None
-) -> tuple[Contender, ...]:
-    found: list[Contender] = []
+) -> tuple[ModelFile, ...]:
+    found: list[ModelFile] = []
     for name in names:
         path = fetch(name, role)
         reference = str(path) if isinstance(locate(name, role), Path) else name
         if not quants:
-            found.append(contender(path, reference))
+            found.append(model_file(path, reference))
             continue
         with _watched() as on_make:
             found += levels(path, reference, quants, importance=imatrix, on_make=on_make)
@@ -137,20 +144,20 @@ def _watched() -> Iterator[Any]:
     """Say on stderr which level is made, and how far it is."""
     with contextlib.ExitStack() as stack:
 
-        def on_make(level: Making) -> None:
+        def on_make(level: LevelBegun) -> None:
             stack.close()
             stack.enter_context(making(level))
 
         yield on_make
 
 
-def _introduce(plan: Plan, results: Results, display: Display) -> None:
-    n_before = sum(row["type"] == "run" for row in results.rows)
-    n = sum(len(plan.blocks) * len(pair.settings) for pair in plan.pairs())
+def _introduce(plan: Plan, results: ResultsFile, display: Display) -> None:
+    n_before = len(results.of_type("run"))
     lossy = [c.label for c in (*plan.targets, *plan.drafts) if c.from_lossy]
     display.say(
         f"targets: {len(plan.targets)}, each plain and with drafts: {len(plan.drafts)}; prompts: "
-        f"{len(plan.prompts)}, repetitions: {plan.repeat}; {n} answers of up to {plan.n_gen} tokens"
+        f"{len(plan.prompts)}, repetitions: {plan.repeat}; {plan.n_runs} answers of up to "
+        f"{plan.n_gen} tokens"
     )
     if n_before:
         display.say(f"going on with {results.path}: {n_before} answers are there already")

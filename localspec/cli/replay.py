@@ -1,4 +1,4 @@
-"""`localspec replay`: one recorded answer, drafted in every other way."""
+"""`localspec replay`: one recorded answer, as every other way of drafting would have made it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import click
 
 __all__ = ["replay"]
 
-FIXED = (1, 2, 3, 4, 6, 8, 12, 16)
-
 
 @click.command()
 @click.argument("trace", type=click.Path(path_type=Path))
 def replay(trace: Path) -> None:
-    """Expected tokens per second of other drafts for TRACE, made by `run --trace`."""
-    from localspec.bench.replay import Recording, table
+    """Expected tokens per second of other ways of drafting, for a TRACE made by `run --trace`."""
+    from localspec.bench.replay import Recording, replay_all
     from localspec.bench.trace import read_trace
 
     found = read_trace(trace)
@@ -30,11 +28,11 @@ def replay(trace: Path) -> None:
         click.echo("greedy: fixed lengths and the oracle are exact for these costs")
     else:
         click.echo("sampled: estimates; draft tokens are accepted with the recorded Σ min(p, q)")
-    rows = table(recording, FIXED)
-    width = max(len(name) for name, _ in rows)
-    plain = rows[0][1].tokens_per_s
+    outcomes = replay_all(recording)
+    width = max(map(len, outcomes))
+    plain = outcomes["plain"].tokens_per_s
     click.echo(f"{'':<{width}} {'tokens/s':>9} {'x plain':>8} {'tokens/pass':>12} {'drafted':>8}")
-    for name, outcome in rows:
+    for name, outcome in outcomes.items():
         click.echo(
             f"{name:<{width}} {outcome.tokens_per_s:>9.2f} {outcome.tokens_per_s / plain:>8.2f} "
             f"{outcome.n_tokens / outcome.n_passes:>12.2f} {outcome.n_drafted:>8}"

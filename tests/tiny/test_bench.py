@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from localspec.bench.levels import levels
 
 from localspec.bench import levels as levels_module
-from localspec.bench.levels import levels
-from localspec.bench.rows import read_rows
-from localspec.bench.sweep_results import read_board
+from localspec.bench.results_file import read_rows
+from localspec.bench.sweep_results import read_sweep
 from localspec.errors import EngineError, InvalidOptionError, ModelFileError, ModelNotFoundError
 from localspec.llama.importance import read_importance
 from localspec.llama.quantize import quantize
@@ -86,12 +86,12 @@ def test_a_sweep_writes_everything(
 def test_the_rows_tell_what_was_measured(
     finished: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
-    board = read_board(read_rows(finished[0]))
-    assert {c.key for c in board.good} == {
+    sweep = read_sweep(read_rows(finished[0]))
+    assert {c.key for c in sweep.measured} == {
         *(("target", "none", setting) for setting in ("plain", "copies")),
         *(("target", "draft", setting) for setting in ("plain", "auto", "K=3")),
     }
-    fixed = next(c for c in board.good if c.setting == "K=3")
+    fixed = next(c for c in sweep.measured if c.setting == "K=3")
     assert fixed.n_runs == 6
     assert fixed.same_as_plain == 1.0
     assert fixed.acceptance is not None
@@ -101,18 +101,18 @@ def test_the_rows_tell_what_was_measured(
     assert fixed.speed_up is not None
     assert fixed.draft_share is not None
     assert fixed.samples_ts
-    pair = board.pairs["target", "draft"]
+    pair = sweep.pairs["target", "draft"]
     assert set(pair["t_ms"]) >= {"1", "2", "4", "8", "16"}
     assert set(pair["d_ms"]) >= {"1", "2"}
-    assert board.predicted("target", "draft").keys() >= {"K=1", "K=3", "controller, splice"}
-    assert board.checks
+    assert sweep.predicted("target", "draft").keys() >= {"K=1", "K=3", "controller, splice"}
+    assert sweep.checks
 
 
 def test_a_broken_file_fails_its_own_rows_only(
     finished: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
     folder, ended = finished
-    failed = read_board(read_rows(folder)).failed
+    failed = read_sweep(read_rows(folder)).failed
     assert {c.target for c in failed} == {"cut"}
     assert all("truncated" in (c.error or "") for c in failed)
     assert "not measured: cut" in ended.stderr
@@ -136,10 +136,10 @@ def test_quality_is_part_of_it(
     environment: dict[str, str],
 ) -> None:
     folder, _ = finished
-    board = read_board(read_rows(folder))
-    assert board.qualities["target"].reference == "target"
-    assert board.qualities["target"].perplexity is not None
-    agreement = board.agreements["target", "draft"]
+    sweep = read_sweep(read_rows(folder))
+    assert sweep.qualities["target"].reference == "target"
+    assert sweep.qualities["target"].perplexity is not None
+    agreement = sweep.agreements["target", "draft"]
     assert agreement.kl is not None
     assert agreement.kl > 0.0
     assert 0.0 < (agreement.sum_min or 0.0) < 1.0
@@ -234,7 +234,7 @@ def test_a_name_that_is_no_utf_8_is_measured_and_reported(
         tmp_path / "out",
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
-    assert read_board(read_rows(tmp_path / "out")).qualities["\ufffd\ufffd 'odd'\u240a"].perplexity
+    assert read_sweep(read_rows(tmp_path / "out")).qualities["\ufffd\ufffd 'odd'\u240a"].perplexity
     assert "\\xff\\xfe \\x60odd\\x60\\x0a.gguf'" in ended.stdout
     report = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert "<code>localspec run --target $'" in report

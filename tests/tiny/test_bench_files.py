@@ -10,10 +10,10 @@ import pytest
 
 from localspec.bench import quality_sweep as quality_sweep_module
 from localspec.bench import sweep as sweep_module
-from localspec.bench.plan import Plan, contender
+from localspec.bench.plan import Plan, model_file
 from localspec.bench.prompts import BenchPrompt
 from localspec.bench.quality_sweep import QualitySweep
-from localspec.bench.rows import Results
+from localspec.bench.results_file import ResultsFile
 from localspec.bench.sweep import Sweep
 
 
@@ -24,8 +24,8 @@ def test_a_file_replaced_in_mid_sweep_is_not_measured_under_its_name(
     target.write_bytes(tiny_target.read_bytes())
     draft.write_bytes(tiny_draft.read_bytes())
     plan = Plan(
-        targets=(contender(target, "t"),),
-        drafts=(contender(draft, "d"),),
+        targets=(model_file(target, "t"),),
+        drafts=(model_file(draft, "d"),),
         prompts=(BenchPrompt("a", "text", "the"),),
     )
     ran = []
@@ -38,7 +38,7 @@ def test_a_file_replaced_in_mid_sweep_is_not_measured_under_its_name(
     monkeypatch.setattr(sweep_module, "worker_rows", worker)
     monkeypatch.setattr(quality_sweep_module, "worker_rows", worker)
     said: list[str] = []
-    with Results(tmp_path / "out") as results:
+    with ResultsFile(tmp_path / "out") as results:
         Sweep(plan, results).run()
         errors = {row["draft"]: row["error"] for row in results.rows if "error" in row}
         target.unlink()

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from localspec.bench import reader as reader_module
+from localspec.bench import text_reader as reader_module
 from localspec.bench.quality import Quality, measure_quality
-from localspec.bench.reader import Chunks, Text, built_in, chunk
 from localspec.bench.reference import Reference
+from localspec.bench.text_reader import Chunks, Text, built_in, chunk
 from localspec.errors import (
     CancelledError,
     DiskSpaceError,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from localspec.bench.optimal import optimal
-from localspec.bench.replay import Recording, adaptive, oracle, replay_fixed, table
+from localspec.bench.replay import Recording, oracle, replay_adaptive, replay_all, replay_fixed
 from localspec.bench.trace import read_trace, record
 from localspec.decoding.teacher_forcing import read_positions
 from localspec.errors import InvalidOptionError
@@ -16,6 +16,9 @@ from localspec.session.session import Session
 from tests import tiny_models
 from tests.tiny.test_adaptive import flat
 from tests.tiny.test_command import call
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from hindsight import optimal
 
 PROMPT = "the and of"
 
@@ -59,7 +62,7 @@ def test_nothing_beats_the_oracle(greedy: Path) -> None:
     plain = replay_fixed(recording, 0)
     assert best.seconds < plain.seconds
     rivals = [replay_fixed(recording, k) for k in range(17)]
-    rivals += [adaptive(recording, use_copies=False), optimal(recording)]
+    rivals += [replay_adaptive(recording, use_copies=False), optimal(recording)]
     assert all(best.seconds <= rival.seconds + 1e-9 for rival in rivals)
     assert best.n_drafted == sum(1 for _ in recording.tokens) - best.n_passes
 
@@ -89,7 +92,7 @@ def test_a_sampled_answer_gives_estimates_and_no_oracle(
     loose_pair: Session, tmp_path: Path
 ) -> None:
     path = recorded(loose_pair, tmp_path / "s.jsonl", temperature=1.0, drafter="model")
-    rows = dict(table(Recording(read_trace(path)), (1, 4)))
+    rows = replay_all(Recording(read_trace(path)), (1, 4))
     assert "oracle, model" not in rows
     assert rows["plain"].n_passes == 50
     assert rows["fixed 4"].n_passes < 50

@@ -7,8 +7,8 @@ from typing import Any
 
 from localspec.bench.configuration import summarise
 from localspec.bench.plan import NO_DRAFT, PLAIN
-from localspec.bench.rows import QualityRow
-from localspec.bench.sweep_results import Board, read_board
+from localspec.bench.results_file import QualityRow
+from localspec.bench.sweep_results import SweepResults, read_sweep
 
 Row = dict[str, Any]
 MACHINE = {
@@ -162,6 +162,6 @@ def quality_row(target: str, kl: float | None, reference: str) -> Row:
     ).as_row()
 
 
-def board(*pairs: list[Row], more: list[Row] | None = None, **changed: Any) -> Board:
-    """A board of these pairs."""
-    return read_board([header(**changed), *(row for rows in pairs for row in rows), *(more or [])])
+def sweep(*pairs: list[Row], more: list[Row] | None = None, **changed: Any) -> SweepResults:
+    """A sweep of these pairs."""
+    return read_sweep([header(**changed), *(row for rows in pairs for row in rows), *(more or [])])

@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from localspec.bench.worker_process import worker_rows
 
 HEAD = "import json, os, sys, time\njob = sys.stdin.readline().strip()\n"

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from localspec.bench.plan import Contender, contender, level_label, unique_labels
+from localspec.bench.plan import ModelFile, level_label, model_file, unique_labels
 
 
-def made(label: str, path: str, source: str | None = None) -> Contender:
-    return Contender(label, Path(path), path, source=Path(source) if source else None)
+def made(label: str, path: str, source: str | None = None) -> ModelFile:
+    return ModelFile(label, Path(path), path, source=Path(source) if source else None)
 
 
-def labels(*contenders: Contender) -> list[str]:
-    return [found.label for found in unique_labels(contenders)]
+def labels(*files: ModelFile) -> list[str]:
+    return [found.label for found in unique_labels(files)]
 
 
 def test_two_files_never_share_a_label() -> None:
@@ -43,6 +43,6 @@ def test_a_label_is_one_harmless_line() -> None:
     names = [b"a\nb.gguf", b"a\tb.gguf", b"a`b.gguf", b"a\x1bb.gguf", b"a\xffb.gguf"]
     shown = ["a\u240ab", "a\u2409b", "a'b", "a\u241bb", "a\ufffdb"]
     paths = [Path(os.fsdecode(name)) for name in names]
-    assert [contender(path, str(path)).label for path in paths] == shown
+    assert [model_file(path, str(path)).label for path in paths] == shown
     assert level_label(paths[2], "Q4_0") == "a'b Q4_0"
     assert labels(made("x", "/p/x\x01.gguf"), made("x", "/p/x\u2401.gguf")) == ["x #1", "x #2"]

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from localspec.bench import quality_sweep
-from localspec.bench.plan import Contender, level_label
+from localspec.bench.plan import ModelFile, level_label
 from localspec.bench.quality_sweep import reference_of
 
 
-def made(label: str, quant: str, size: int, **more: object) -> Contender:
-    return Contender(label, Path(f"{label}.gguf"), label, quant, size, 100, **more)  # type: ignore[arg-type]
+def made(label: str, quant: str, size: int, **more: object) -> ModelFile:
+    return ModelFile(label, Path(f"{label}.gguf"), label, quant, size, 100, **more)  # type: ignore[arg-type]
 
 
 def test_an_unquantised_file_is_the_reference_though_another_is_larger() -> None:
@@ -26,7 +26,7 @@ def test_without_one_it_is_the_largest() -> None:
 
 def test_a_level_of_a_lossy_source_never_is(monkeypatch: pytest.MonkeyPatch) -> None:
     source = made("source-q4_k_m", "Q4_K_M", 60)
-    monkeypatch.setattr(quality_sweep, "contender", lambda path, reference: source)
+    monkeypatch.setattr(quality_sweep, "model_file", lambda path, reference: source)
     level = made("source Q8_0", "Q8_0", 90, from_lossy=True, source=source.path)
     assert reference_of([level]) == source
     assert reference_of([level, source]) == source

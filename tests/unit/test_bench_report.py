@@ -17,11 +17,11 @@ from localspec.bench.compare import compare
 from localspec.bench.configuration import configuration_of, failed_configuration, summarise
 from localspec.bench.recommend import Limits
 from localspec.bench.report import write_report
-from localspec.bench.sections import speed_table
-from localspec.bench.sweep_results import Board, read_board
+from localspec.bench.report_sections import speed_table
+from localspec.bench.sweep_results import SweepResults, read_sweep
 from localspec.bench.tables import chart_lines, table_lines
 from localspec.errors import InvalidOptionError
-from tests.unit.bench_rows import board, header, pair_rows, quality_row, run
+from tests.unit.bench_rows import header, pair_rows, quality_row, run, sweep
 
 PAIRS = [
     pair_rows("big", "none", {"plain": 10.0, "copies": 10.1}),
@@ -32,16 +32,16 @@ QUALITY = [quality_row("big", None, "big"), quality_row("low", 0.2, "big")]
 
 
 @pytest.fixture
-def found() -> Board:
+def found() -> SweepResults:
     broken = {**PAIRS[0][-1], "target": "<b>broken</b>", "setting": "plain"}
     names = ("flags", "target_reference", "draft_reference", "model_filename", "draft_filename",
              "target_quant", "draft_quant", "model_size", "target_from_lossy",
              "draft_from_lossy", "target", "draft", "setting")  # fmt: skip
     failed = failed_configuration({n: broken[n] for n in names}, "it is truncated: 5 of 9 bytes")
-    return board(*PAIRS, more=[*QUALITY, failed.as_row()])
+    return sweep(*PAIRS, more=[*QUALITY, failed.as_row()])
 
 
-def test_a_folder_gets_all_its_files(found: Board, tmp_path: Path) -> None:
+def test_a_folder_gets_all_its_files(found: SweepResults, tmp_path: Path) -> None:
     assert write_report(found, tmp_path, Limits(max_kl=0.1)) == []
     plots = {path.name for path in (tmp_path / "plots").iterdir()}
     assert plots == {"speed-quality.png", "speed-up.png", "acceptance.png", "costs.png", "time.png"}
@@ -58,7 +58,9 @@ def test_a_folder_gets_all_its_files(found: Board, tmp_path: Path) -> None:
     assert next(row for row in rows if row["target"] == "low")["kl_mean"] == "0.2"
 
 
-def test_the_page_needs_no_other_file_and_takes_names_as_text(found: Board, tmp_path: Path) -> None:
+def test_the_page_needs_no_other_file_and_takes_names_as_text(
+    found: SweepResults, tmp_path: Path
+) -> None:
     write_report(found, tmp_path)
     page = (tmp_path / "report.html").read_text("utf-8")
     tags: list[tuple[str, dict[str, str | None]]] = []
@@ -82,12 +84,12 @@ def test_letters_that_the_plots_font_lacks_are_no_warning(tmp_path: Path) -> Non
     pairs = pair_rows("\u6a21\u578b", "none", {"plain": 10.0, "copies": 11.0})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert write_report(board(pairs), tmp_path) == []
+        assert write_report(sweep(pairs), tmp_path) == []
     assert (tmp_path / "plots" / "costs.png").is_file()
 
 
 def test_without_matplotlib_the_words_stay(
-    found: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    found: SweepResults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(*_: object) -> None:
         raise ImportError("No module named 'matplotlib'")
@@ -115,7 +117,7 @@ def test_the_report_needs_no_model_and_no_engine(tmp_path: Path) -> None:
 
 def test_runs_of_an_unfinished_pair_are_counted_and_left_out() -> None:
     loose = {"target": "big", "draft": "late", **run("plain", "a", 0, 5.0)}
-    found = board(PAIRS[0], more=[loose])
+    found = sweep(PAIRS[0], more=[loose])
     assert found.n_unfinished == 1
     assert "late" not in found.drafts
 
@@ -123,7 +125,7 @@ def test_runs_of_an_unfinished_pair_are_counted_and_left_out() -> None:
 def test_a_kill_before_the_last_rows_of_a_pair_leaves_a_report(tmp_path: Path) -> None:
     """Its own row is there, and those that sum it up are not."""
     rows = [row for row in pair_rows("t", "d", {"plain": 10.0}) if row["type"] != "configuration"]
-    for found in (board(rows), board(rows, pair_rows("u", "d", {"plain": 10.0, "auto": 11.0}))):
+    for found in (sweep(rows), sweep(rows, pair_rows("u", "d", {"plain": 10.0, "auto": 11.0}))):
         assert found.n_unfinished == 6
         write_report(found, tmp_path)
         assert chart_lines(found, 80) is not None
@@ -139,12 +141,12 @@ def test_answers_that_took_no_time_are_no_figures() -> None:
     assert summarise(head, [*still[2:], PAIRS[0][0]], {}, n_gen=20).n_runs == 1
 
 
-def test_predictions_are_checked_against_live_runs_of_the_same_prompt(found: Board) -> None:
+def test_predictions_are_checked_against_live_runs_of_the_same_prompt(found: SweepResults) -> None:
     assert {check.setting for check in found.checks} == {"auto", "K=3", "copies"}
     assert found.prediction_error == pytest.approx(0.0, abs=0.03)
 
 
-def test_a_row_is_read_as_it_was_written(found: Board) -> None:
+def test_a_row_is_read_as_it_was_written(found: SweepResults) -> None:
     for c in found.configurations:
         assert configuration_of(json.loads(json.dumps(c.as_row()))) == c
 
@@ -163,8 +165,8 @@ def test_answers_that_fail_are_counted_and_leave_the_rest() -> None:
     assert only.error == "the prompt is too long"
 
 
-def test_llama_bench_names(found: Board) -> None:
-    names = set(found.good[0].as_row())
+def test_llama_bench_names(found: SweepResults) -> None:
+    names = set(found.measured[0].as_row())
     assert names >= {
         *("model_filename", "model_type", "model_size", "model_n_params", "n_gpu_layers"),
         *("n_threads", "type_k", "type_v", "n_prompt", "n_gen", "test_time", "avg_ns"),
@@ -172,7 +174,7 @@ def test_llama_bench_names(found: Board) -> None:
     }
 
 
-def test_a_table_fits_its_width(found: Board) -> None:
+def test_a_table_fits_its_width(found: SweepResults) -> None:
     for width in (40, 80, 200):
         lines = [*table_lines(speed_table(found), width), *chart_lines(found, width)]
         widest = max(map(len, lines))
@@ -180,14 +182,14 @@ def test_a_table_fits_its_width(found: Board) -> None:
 
 
 def test_a_comparison_of_like_sweeps() -> None:
-    a = board(*PAIRS)
-    b = board(pair_rows("big", "none", {"plain": 12.0, "copies": 10.1}))
+    a = sweep(*PAIRS)
+    b = sweep(pair_rows("big", "none", {"plain": 12.0, "copies": 10.1}))
     found = compare(a, b)
     plain = found.table.rows[0]
     assert plain[:3] == ("big", "none", "plain")
     assert plain[5] == "1.20"
     assert plain[8] == "yes"
-    assert found.n_only_one == len(a.good) - 2
+    assert found.n_only_one == len(a.measured) - 2
 
 
 @pytest.mark.parametrize(
@@ -201,46 +203,46 @@ def test_a_comparison_of_like_sweeps() -> None:
 )
 def test_unlike_sweeps_are_refused_with_the_reason(changed: dict[str, object], reason: str) -> None:
     with pytest.raises(InvalidOptionError, match=reason):
-        compare(board(*PAIRS), board(*PAIRS, **changed))
+        compare(sweep(*PAIRS), sweep(*PAIRS, **changed))
 
 
 def test_other_conditions_are_named_when_they_are_what_is_compared() -> None:
-    b = board(*PAIRS, machine={**header()["machine"], "engine": "newer"})
-    assert compare(board(*PAIRS), b, across=True).differences == (
+    b = sweep(*PAIRS, machine={**header()["machine"], "engine": "newer"})
+    assert compare(sweep(*PAIRS), b, across=True).differences == (
         "engine llama-cpp-python 0.3.36 against newer",
     )
     threads = [[{**r, "n_threads": 4} if r["type"] == "configuration" else r for r in PAIRS[0]]]
     with pytest.raises(InvalidOptionError, match="n_threads 2 against 4"):
-        compare(board(PAIRS[0]), board(*threads))
+        compare(sweep(PAIRS[0]), sweep(*threads))
 
 
 def test_other_files_and_nothing_in_common_are_refused() -> None:
     other = [[{**r, "model_size": 11} if r["type"] == "configuration" else r for r in PAIRS[0]]]
     with pytest.raises(InvalidOptionError, match="other files"):
-        compare(board(PAIRS[0]), board(*other))
+        compare(sweep(PAIRS[0]), sweep(*other))
     with pytest.raises(InvalidOptionError, match="was measured in both"):
-        compare(board(PAIRS[0]), board(PAIRS[2]))
+        compare(sweep(PAIRS[0]), sweep(PAIRS[2]))
 
 
 def test_other_weights_of_one_name_and_size_are_named() -> None:
-    def sweep(digit: str) -> Board:
+    def marked(digit: str) -> SweepResults:
         rows = [{"type": "file", "role": role, "label": label, "fingerprint": digit * 32}
                 for role, label in (("target", "big"), ("draft", "never run"))]  # fmt: skip
-        return board(PAIRS[0], more=rows)
+        return sweep(PAIRS[0], more=rows)
 
-    assert not compare(sweep("0"), sweep("0")).differences
+    assert not compare(marked("0"), marked("0")).differences
     with pytest.raises(InvalidOptionError, match="target big is another file"):
-        compare(sweep("0"), sweep("1"))
-    found = compare(sweep("0"), sweep("1"), across=True)
+        compare(marked("0"), marked("1"))
+    found = compare(marked("0"), marked("1"), across=True)
     assert found.differences == ("target big is another file",)
 
 
 def test_rows_of_no_sweep_are_refused() -> None:
     with pytest.raises(InvalidOptionError, match="belong to no sweep"):
-        read_board(PAIRS[0])
+        read_sweep(PAIRS[0])
 
 
-def test_names_with_markup_stay_names(found: Board, tmp_path: Path) -> None:
+def test_names_with_markup_stay_names(found: SweepResults, tmp_path: Path) -> None:
     write_report(found, tmp_path)
     markdown = (tmp_path / "report.md").read_text("utf-8")
     assert "small\\|odd\\*name" in markdown

@@ -8,24 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from localspec.bench.rows import Results, read_rows
+from localspec.bench.results_file import ResultsFile, read_rows
 from localspec.errors import BusyError, DiskSpaceError, InvalidOptionError
 
 ROW = {"type": "run", "n": 1}
 
 
 def test_rows_are_there_again(tmp_path: Path) -> None:
-    with Results(tmp_path / "out") as results:
+    with ResultsFile(tmp_path / "out") as results:
         results.append([ROW, {"type": "pair"}])
     assert read_rows(tmp_path / "out") == [ROW, {"type": "pair"}]
-    with Results(tmp_path / "out") as results:
+    with ResultsFile(tmp_path / "out") as results:
         assert results.rows == [ROW, {"type": "pair"}]
 
 
 def test_a_torn_line_is_removed_and_appending_goes_on(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_text('{"type": "run", "n": 1}\n{"type": "ru')
     assert read_rows(tmp_path) == [ROW]
-    with Results(tmp_path) as results:
+    with ResultsFile(tmp_path) as results:
         results.append([{"type": "run", "n": 2}])
     assert read_rows(tmp_path) == [ROW, {"type": "run", "n": 2}]
 
@@ -40,7 +40,7 @@ def test_a_full_disk_leaves_whole_rows_and_says_so(
             return write(fd, data[:10])  # the last bytes that had room
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with Results(tmp_path) as results:
+    with ResultsFile(tmp_path) as results:
         results.append([ROW])
         monkeypatch.setattr(os, "write", full)
         with pytest.raises(DiskSpaceError, match=r"1 runs are in .*same command again"):
@@ -50,12 +50,16 @@ def test_a_full_disk_leaves_whole_rows_and_says_so(
 
 
 def test_two_sweeps_do_not_write_one_folder(tmp_path: Path) -> None:
-    with Results(tmp_path), pytest.raises(BusyError, match="another sweep"), Results(tmp_path):
+    with (
+        ResultsFile(tmp_path),
+        pytest.raises(BusyError, match="another sweep"),
+        ResultsFile(tmp_path),
+    ):
         pass
 
 
 def test_dropped_rows_are_gone_from_the_file(tmp_path: Path) -> None:
-    with Results(tmp_path) as results:
+    with ResultsFile(tmp_path) as results:
         results.append([ROW, {"type": "run", "n": 2}])
         assert results.drop(lambda row: row["n"] == 1) == 1
         results.append([{"type": "run", "n": 3}])
@@ -83,7 +87,7 @@ def test_ctrl_c_while_waiting_for_the_disk_loses_no_whole_append(
     def interrupted(_fd: int) -> None:
         raise KeyboardInterrupt
 
-    with Results(tmp_path) as results:
+    with ResultsFile(tmp_path) as results:
         monkeypatch.setattr(os, "fsync", interrupted)
         with pytest.raises(KeyboardInterrupt):
             results.append([ROW])

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from localspec.bench.rows import Results, read_rows, require_rows
-from localspec.bench.sweep_results import read_board
+from localspec.bench.results_file import ResultsFile, read_rows, require_rows
+from localspec.bench.sweep_results import read_sweep
 from localspec.errors import InvalidOptionError
 from tests.unit.bench_rows import header, pair_rows, quality_row
 
@@ -26,7 +26,7 @@ def test_sound_rows_pass_also_with_more_than_is_known() -> None:
 
 @pytest.mark.parametrize("value", [None, "x", [], {}, -1, float("nan"), "missing"])
 def test_whatever_was_edited_is_refused_or_read(value: object) -> None:
-    """A named error, or a board: nothing else."""
+    """A named error, or a sweep: nothing else."""
     rows = sound()
     first = {row["type"]: i for i, row in reversed(list(enumerate(rows)))}
     n_refused = 0
@@ -36,7 +36,7 @@ def test_whatever_was_edited_is_refused_or_read(value: object) -> None:
             if value == "missing":
                 del row[field]
             try:
-                read_board([*rows[:i], row, *rows[i + 1 :]])
+                read_sweep([*rows[:i], row, *rows[i + 1 :]])
             except InvalidOptionError:
                 n_refused += 1
     assert n_refused > 20
@@ -72,12 +72,12 @@ def test_keys_that_are_numbers_of_tokens_are_numbers(changed: Row) -> None:
 
 def test_another_version_is_named() -> None:
     with pytest.raises(InvalidOptionError, match=r"version 2.*version 1"):
-        read_board([header(version=2), *sound()[1:]])
+        read_sweep([header(version=2), *sound()[1:]])
 
 
 def test_a_line_of_ten_thousand_brackets_is_no_row(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_text("[" * 100_000 + "\n")
     with pytest.raises(InvalidOptionError, match="line 1 is no row"):
         read_rows(tmp_path)
-    with pytest.raises(InvalidOptionError, match="line 1 is no row"), Results(tmp_path):
+    with pytest.raises(InvalidOptionError, match="line 1 is no row"), ResultsFile(tmp_path):
         pass

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from localspec.bench.sampled import VERIFIERS, accepted_laws, expected_speed_up, sampled_speed_ups
+from localspec.bench.predictions import (
+    VERIFIERS,
+    accepted_laws,
+    expected_speed_up,
+    sampled_speed_ups,
+)
 from localspec.decoding.teacher_forcing import Position
 from localspec.decoding.verify import block, rejection
 from localspec.sampling.distribution import Distribution

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from localspec.bench.sections import sections, speed_table
+from localspec.bench.report_sections import report_sections, speed_table
 from localspec.bench.tables import common_words, short_names
-from tests.unit.bench_rows import board, pair_rows
+from tests.unit.bench_rows import pair_rows, sweep
 
 
 def test_the_rest_after_the_common_words() -> None:
@@ -24,7 +24,7 @@ def test_names_that_would_be_empty_or_alone_stay() -> None:
 
 
 def test_tables_say_what_was_left_out_and_a_baseline_once() -> None:
-    found = board(
+    found = sweep(
         pair_rows("model-8b F16", "none", {"plain": 10.0, "copies": 10.1}),
         pair_rows("model-8b F16", "draft-1b Q8_0", {"plain": 10.0, "auto": 22.0}),
         pair_rows("model-8b Q2_K", "draft-1b Q4_0", {"plain": 16.0, "auto": 15.9}),
@@ -37,8 +37,8 @@ def test_tables_say_what_was_left_out_and_a_baseline_once() -> None:
         ("Q2_K", "Q4_0", "auto"),
         ("Q2_K", "Q4_0", "plain"),
     ]
-    conditions = next(s for s in sections(found) if s.title == "Conditions")
+    conditions = next(s for s in report_sections(found) if s.title == "Conditions")
     assert any("'model-8b'" in point for point in conditions.points)
-    speed_up = next(s for s in sections(found) if s.title == "Speed-up by draft and target")
+    speed_up = next(s for s in report_sections(found) if s.title == "Speed-up by draft and target")
     assert speed_up.table is not None
     assert speed_up.table.header[-2:] == ("Q8_0", "Q4_0")

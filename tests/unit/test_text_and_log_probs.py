@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from localspec.bench.log_probs import decode, distance, encode, log_softmax, row_words
-from localspec.bench.reader import built_in, read_text
+
+from localspec.bench.text_reader import built_in, read_text
 from localspec.errors import EngineError, TextError
 
 

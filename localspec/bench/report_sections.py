@@ -1,22 +1,21 @@
 """The report as sections of words and tables: what Markdown, HTML and the terminal all show.
 
-Pure: a Board in, text in cells. What was not measured is an en dash, never a guess.
+Pure: a SweepResults in, text in cells. What was not measured is an en dash, never a guess.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from localspec.bench.configuration import Configuration
 from localspec.bench.plan import NO_DRAFT, PLAIN
 from localspec.bench.recommend import Limits, recommend
-from localspec.bench.sweep_results import Board
+from localspec.bench.sweep_results import SweepResults
 from localspec.bench.tables import (
     LOSSY,
     MISSING,
-    Section,
     Table,
     common_words,
     short_drafts,
@@ -24,24 +23,36 @@ from localspec.bench.tables import (
     shortened,
 )
 
-__all__ = ["sections", "speed_table"]
+__all__ = ["Section", "report_sections", "speed_table"]
 
 
-def sections(board: Board, limits: Limits | None = None) -> tuple[Section, ...]:
+@dataclass(frozen=True, slots=True)
+class Section:
+    """plot: the stem of a file in plots/ that belongs here; plot_words: what it shows."""
+
+    title: str
+    paragraphs: tuple[str, ...] = ()
+    points: tuple[str, ...] = ()
+    table: Table | None = None
+    plot: str = ""
+    plot_words: str = ""
+
+
+def report_sections(sweep: SweepResults, limits: Limits | None = None) -> tuple[Section, ...]:
     """All of the report, the recommendation first."""
     found = [
-        Section("Recommendation", points=recommend(board, limits).sentences),
-        Section("Conditions", points=_conditions(board)),
+        Section("Recommendation", points=recommend(sweep, limits).sentences),
+        Section("Conditions", points=_conditions(sweep)),
     ]
-    if board.good:
-        found += [_speed(board), _speed_up(board), _categories(board), _quality(board)]
-        found += [_acceptance(board), _time(board), _costs(board), _loads(board)]
-        found += [_prediction(board), *_sampled(board)]
-    if board.failed:
-        found.append(_failures(board))
+    if sweep.measured:
+        found += [_speed(sweep), _speed_up(sweep), _categories(sweep), _quality(sweep)]
+        found += [_acceptance(sweep), _time(sweep), _costs(sweep), _loads(sweep)]
+        found += [_prediction(sweep), *_sampled(sweep)]
+    if sweep.failed:
+        found.append(_failures(sweep))
     found.append(Section("What the numbers mean, and what not", points=_MEANING))
     return tuple(
-        replace(section, table=shortened(board, section.table)) if section.table else section
+        replace(section, table=shortened(sweep, section.table)) if section.table else section
         for section in found
     )
 
@@ -64,27 +75,27 @@ _MEANING = (
 )
 
 
-def speed_table(board: Board) -> Table:
+def speed_table(sweep: SweepResults) -> Table:
     """Every configuration, the fastest first, names shortened; see _speed_rows."""
-    return shortened(board, _speed_table(board))
+    return shortened(sweep, _speed_table(sweep))
 
 
-def _without_repeated_baselines(board: Board) -> list[Configuration]:
+def _without_repeated_baselines(sweep: SweepResults) -> list[Configuration]:
     """Plain decoding once a target: beside each draft it was measured as that pair's baseline."""
-    plain = {c.target: c for c in reversed(board.good) if c.setting == PLAIN}
-    plain |= {c.target: c for c in board.good if c.setting == PLAIN and not c.has_draft_model}
-    return [c for c in board.good if c.setting != PLAIN or plain[c.target] is c]
+    plain = {c.target: c for c in reversed(sweep.measured) if c.setting == PLAIN}
+    plain |= {c.target: c for c in sweep.measured if c.setting == PLAIN and not c.has_draft_model}
+    return [c for c in sweep.measured if c.setting != PLAIN or plain[c.target] is c]
 
 
-def _speed_table(board: Board) -> Table:
-    ranked = sorted(_without_repeated_baselines(board), key=lambda c: -_speed_of(board, c))
+def _speed_table(sweep: SweepResults) -> Table:
+    ranked = sorted(_without_repeated_baselines(sweep), key=lambda c: -_speed_of(sweep, c))
     header = ("target", "draft", "setting", "tokens/s", "× plain", "verdict", "accepted",
               "tokens/pass", "first token", "prefill", "memory")  # fmt: skip
     return Table(header, tuple(_speed_row(c) for c in ranked), 3)
 
 
-def _speed_of(board: Board, c: Configuration) -> float:
-    speed = board.speed(c)
+def _speed_of(sweep: SweepResults, c: Configuration) -> float:
+    speed = sweep.speed(c)
     return speed.median if speed else 0.0
 
 
@@ -104,10 +115,10 @@ def _speed_row(c: Configuration) -> tuple[str, ...]:
     )
 
 
-def _conditions(board: Board) -> tuple[str, ...]:
-    header = board.header
+def _conditions(sweep: SweepResults) -> tuple[str, ...]:
+    header = sweep.header
     machine, work = header["machine"], header["workload"]
-    loads = [c for c in board.good if c.n_threads is not None]
+    loads = [c for c in sweep.measured if c.n_threads is not None]
     threads = sorted({c.n_threads for c in loads if c.n_threads is not None})
     devices = sorted({c.device for c in loads if c.device is not None})
     power = sorted({c.power or "not stated" for c in loads})
@@ -129,19 +140,19 @@ def _conditions(board: Board) -> tuple[str, ...]:
         f"{work['n_gen']} tokens an answer, {header['repeat']} repetition"
         f"{'s' if header['repeat'] > 1 else ''}, rest "
         f"{header['delay_s']:g} s. Sampling: {answering}. Loading: {loading}.",
-        *_what_names_leave_out(board),
-        f"Begun {header['test_time']}; {board.n_runs} answers measured.",
+        *_what_names_leave_out(sweep),
+        f"Begun {header['test_time']}; {sweep.n_runs} answers measured.",
     ]
-    if board.n_unfinished:
+    if sweep.n_unfinished:
         points.append(
-            f"Unfinished: {board.n_unfinished} answers of a pair that was not measured to its end "
+            f"Unfinished: {sweep.n_unfinished} answers of a pair that was not measured to its end "
             "are left out. The same command goes on with it."
         )
     return tuple(points)
 
 
-def _what_names_leave_out(board: Board) -> list[str]:
-    pairs = (("targets", short_targets(board)), ("drafts", short_drafts(board)))
+def _what_names_leave_out(sweep: SweepResults) -> list[str]:
+    pairs = (("targets", short_targets(sweep)), ("drafts", short_drafts(sweep)))
     return [
         f"In the tables the {what} are named without {words!r}, with which all of them begin."
         for what, known in pairs
@@ -149,25 +160,25 @@ def _what_names_leave_out(board: Board) -> list[str]:
     ]
 
 
-def _speed(board: Board) -> Section:
+def _speed(sweep: SweepResults) -> Section:
     words = (
         "In the order of plain decoding of the target over all its pairs times × plain, which a "
         "change of the machine's speed between two pairs does not touch; tokens/s are as measured.",
         "A level made from a quantised source is marked †: its speed is real, its quality "
              "is at most its source's.",)  # fmt: skip
-    marked = any(c.target_from_lossy or c.draft_from_lossy for c in board.good)
-    return Section("Speed", words if marked else words[:1], table=speed_table(board))
+    marked = any(c.target_from_lossy or c.draft_from_lossy for c in sweep.measured)
+    return Section("Speed", words if marked else words[:1], table=speed_table(sweep))
 
 
-def _speed_up(board: Board) -> Section:
+def _speed_up(sweep: SweepResults) -> Section:
     """Draft × target: the controller's live speed-up."""
-    drafts = [d for d in board.drafts if any(c.draft == d for c in board.good)]
+    drafts = [d for d in sweep.drafts if any(c.draft == d for c in sweep.measured)]
     rows = []
-    for target in board.targets:
+    for target in sweep.targets:
         cells = []
         for draft in drafts:
             name = "auto" if draft != NO_DRAFT else "copies"
-            found = next((c for c in board.of(target, draft) if c.setting == name), None)
+            found = next((c for c in sweep.of_pair(target, draft) if c.setting == name), None)
             cells.append(_number(found.speed_up if found else None, 2))
         rows.append((target, *cells))
     header = ("target", *(d if d != NO_DRAFT else "no draft: copies" for d in drafts))
@@ -180,12 +191,12 @@ def _speed_up(board: Board) -> Section:
     )
 
 
-def _categories(board: Board) -> Section:
-    names = tuple(dict.fromkeys(category for _, category in board.header["prompts"]))
+def _categories(sweep: SweepResults) -> Section:
+    names = tuple(dict.fromkeys(category for _, category in sweep.header["prompts"]))
     rows = [
         (c.target, c.draft, c.setting,
          *(_number((c.categories.get(name) or {}).get("speed_up"), 2) for name in names))
-        for c in board.good if c.setting != PLAIN
+        for c in sweep.measured if c.setting != PLAIN
     ]  # fmt: skip
     return Section(
         "Speed-up by kind of prompt",
@@ -194,11 +205,11 @@ def _categories(board: Board) -> Section:
     )
 
 
-def _quality(board: Board) -> Section:
-    if not board.qualities:
+def _quality(sweep: SweepResults) -> Section:
+    if not sweep.qualities:
         return Section("Quality", ("Not measured in this sweep.",))
     rows, words = [], []
-    for target, q in board.qualities.items():
+    for target, q in sweep.qualities.items():
         if q.error is not None:
             words.append(f"{target} could not be read: {q.error}")
             continue
@@ -213,7 +224,7 @@ def _quality(board: Board) -> Section:
                 f"{q.n_tokens:,}",
             )
         )
-    texts = sorted({q.text for q in board.qualities.values() if q.text})
+    texts = sorted({q.text for q in sweep.qualities.values() if q.text})
     if texts:
         words.insert(0, f"± is one standard error. KL in nats, from the target named under "
                         f"“against”. The text: {'; '.join(texts)}.")  # fmt: skip
@@ -227,8 +238,8 @@ def _quality(board: Board) -> Section:
     )
 
 
-def _acceptance(board: Board) -> Section:
-    drafting = [c for c in board.good if c.judged_by_position]
+def _acceptance(sweep: SweepResults) -> Section:
+    drafting = [c for c in sweep.measured if c.judged_by_position]
     n = min(8, max((len(c.judged_by_position) for c in drafting), default=0))
     rows = []
     for c in drafting:
@@ -237,9 +248,9 @@ def _acceptance(board: Board) -> Section:
             for a, j in zip(c.accepted_by_position[:n], c.judged_by_position[:n], strict=True)
         ]
         rates += [MISSING] * (n - len(rates))
-        agreement = board.agreements.get((c.target, c.draft))
+        agreement = sweep.agreements.get((c.target, c.draft))
         rows.append((c.target, c.draft, c.setting, *rates,
-                     _number(board.sum_min(c.target, c.draft), 3),
+                     _number(sweep.sum_min(c.target, c.draft), 3),
                      _digits(agreement.kl if agreement else None, 3)))  # fmt: skip
     header = ("target", "draft", "setting", *map(str, range(1, n + 1)), "Σ min(p, q)",
               "draft's KL")  # fmt: skip
@@ -253,11 +264,11 @@ def _acceptance(board: Board) -> Section:
     )  # fmt: skip
 
 
-def _time(board: Board) -> Section:
+def _time(sweep: SweepResults) -> Section:
     rows = [
         (c.target, c.draft, c.setting, _percent(c.draft_share), _percent(c.verify_share),
          _percent(c.other_share), _number(c.n_draft_mean, 2), _percent(c.same_as_plain))
-        for c in _without_repeated_baselines(board)
+        for c in _without_repeated_baselines(sweep)
     ]  # fmt: skip
     header = ("target", "draft", "setting", "draft", "verify", "other", "drafted/round",
               "same text as plain")  # fmt: skip
@@ -269,10 +280,10 @@ def _time(board: Board) -> Section:
     )
 
 
-def _costs(board: Board) -> Section:
+def _costs(sweep: SweepResults) -> Section:
     sizes = (1, 2, 3, 4, 5, 6, 8, 12, 16)
     rows: dict[tuple[str, str], tuple[str, ...]] = {}
-    for (target, draft), pair in board.pairs.items():
+    for (target, draft), pair in sweep.pairs.items():
         for kind, label, found in (("T", target, pair.get("t_ms")), ("D", draft, pair.get("d_ms"))):
             if found and (kind, label) not in rows:
                 cells = [f"{found[str(n)]:.3g}" if str(n) in found else MISSING for n in sizes]
@@ -287,10 +298,10 @@ def _costs(board: Board) -> Section:
     )  # fmt: skip
 
 
-def _loads(board: Board) -> Section:
+def _loads(sweep: SweepResults) -> Section:
     rows = []
-    for target, draft in board.pairs:
-        c = next(iter(board.of(target, draft)), None)
+    for target, draft in sweep.pairs:
+        c = next(iter(sweep.of_pair(target, draft)), None)
         if c is None:
             continue
         sizes = f"{c.model_size / 1e9:.2f}" + (
@@ -304,32 +315,32 @@ def _loads(board: Board) -> Section:
     return Section("Loading and memory", table=Table(header, tuple(rows), 2))
 
 
-def _prediction(board: Board) -> Section:
+def _prediction(sweep: SweepResults) -> Section:
     words = [
         "One plain answer to each prompt was read again by both models; replaying it on the cost "
         "tables gives what every other way of drafting would have made of it."
     ]
-    if board.prediction_error is not None:
-        within = sum(abs(check.error) <= 0.1 for check in board.checks)
-        bias = statistics.median(check.error for check in board.checks)
+    if sweep.prediction_error is not None:
+        within = sum(abs(check.error) <= 0.1 for check in sweep.checks)
+        bias = statistics.median(check.error for check in sweep.checks)
         words.append(
-            f"Against {len(board.checks)} live results of single prompts (K fixed, the controller, "
-            f"copies) the predicted tokens/s were off by {board.prediction_error:.1%} in the "
-            f"median ({bias:+.1%} with its sign); {within} of {len(board.checks)} within 10 %."
+            f"Against {len(sweep.checks)} live results of single prompts (K fixed, the controller, "
+            f"copies) the predicted tokens/s were off by {sweep.prediction_error:.1%} in the "
+            f"median ({bias:+.1%} with its sign); {within} of {len(sweep.checks)} within 10 %."
         )
     else:
         words.append("No live run was there to check it.")
-    names = list(dict.fromkeys(n for pair in board.pairs for n in board.predicted(*pair)))
+    names = list(dict.fromkeys(n for pair in sweep.pairs for n in sweep.predicted(*pair)))
     rows = []
-    for pair in board.pairs:
-        found = board.predicted(*pair)
+    for pair in sweep.pairs:
+        found = sweep.predicted(*pair)
         rows.append((*pair, *(_number(found.get(name), 2) for name in names)))
     header = ("target", "draft", *(name.removeprefix("controller, ") for name in names))
     return Section("Predicted speed-up", tuple(words), table=Table(header, tuple(rows), 2))
 
 
-def _sampled(board: Board) -> list[Section]:
-    found = {pair: ways for pair in board.pairs if (ways := board.sampled(*pair))}
+def _sampled(sweep: SweepResults) -> list[Section]:
+    found = {pair: ways for pair in sweep.pairs if (ways := sweep.sampled(*pair))}
     if not found:
         return []
     names = tuple(dict.fromkeys(way for ways in found.values() for way in ways))
@@ -346,9 +357,9 @@ def _sampled(board: Board) -> list[Section]:
     return [Section("Predicted when sampling", words, table=Table(header, tuple(rows), 2))]
 
 
-def _failures(board: Board) -> Section:
+def _failures(sweep: SweepResults) -> Section:
     rows = dict.fromkeys(
-        (c.target, c.draft, c.setting if c.n_failed else "all", c.error or "") for c in board.failed
+        (c.target, c.draft, c.setting if c.n_failed else "all", c.error or "") for c in sweep.failed
     )
     return Section("Not measured", table=Table(("target", "draft", "setting", "why"),
                                                tuple(rows), 4))  # fmt: skip

@@ -1,11 +1,13 @@
-"""A model that reads a fixed text in chunks and gives the rows of logits that are scored.
+"""A model reads a fixed text in chunks and gives the rows of logits that are scored.
 
-The text is the built-in one or a file of the user's; of each chunk the second half is scored.
+The text is the built-in one or a file of the user's. As in llama-perplexity, the first token of a
+chunk is replaced by BOS, and the second half of the chunk is scored.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -15,9 +17,8 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 
-from localspec.bench.log_probs import Estimate
-from localspec.errors import CancelledError, InvalidOptionError, TextError
-from localspec.llama.context import CancelFlag, Cancelled, Context
+from localspec.errors import EngineError, InvalidOptionError, TextError
+from localspec.llama.context import Context
 from localspec.llama.devices import engine_identity, physical_cores
 from localspec.llama.model import Model
 from localspec.llama.probe import vetted_header
@@ -27,14 +28,23 @@ __all__ = [
     "DEFAULT_N_CTX",
     "Chunks",
     "Conditions",
+    "Estimate",
     "Progress",
     "Reader",
     "Text",
     "built_in",
     "chunk",
+    "log_softmax",
     "read_text",
     "require_bytes",
 ]
+
+DEFAULT_N_CTX = 512  # llama-perplexity's
+_MIN_N_CTX = 16
+_ROWS_BYTES = 128 << 20  # of logits, returned by one decode
+
+Progress = Callable[[int, int, float], None]  # chunks done, chunks in all, perplexity so far
+Row = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +95,6 @@ def _without_last_newline(content: str) -> str:
     return content[:-1] if content.endswith("\n") else content
 
 
-MIN_N_CTX = 16
-
-
 @dataclass(frozen=True, slots=True)
 class Chunks:
     """ids: int32, shape (n_chunks, n_ctx), without the BOS that replaces a chunk's first id."""
@@ -130,8 +137,10 @@ def require_bytes(n_bytes: int, n_ctx: int, text_name: str) -> None:
 
 def chunk(ids: Sequence[int], n_ctx: int, text_name: str) -> Chunks:
     """Cut `ids`. Raises TextError for fewer than two chunks, InvalidOptionError for tiny ones."""
-    if n_ctx < MIN_N_CTX:
-        raise InvalidOptionError(f"a chunk of {n_ctx} tokens is too short: use {MIN_N_CTX} or more")
+    if n_ctx < _MIN_N_CTX:
+        raise InvalidOptionError(
+            f"a chunk of {n_ctx} tokens is too short: use {_MIN_N_CTX} or more"
+        )
     n_chunks = len(ids) // n_ctx
     if n_chunks < 2:
         raise TextError(
@@ -141,11 +150,40 @@ def chunk(ids: Sequence[int], n_ctx: int, text_name: str) -> Chunks:
     return Chunks(np.array(ids[: n_chunks * n_ctx], np.int32).reshape(n_chunks, n_ctx))
 
 
-DEFAULT_N_CTX = 512  # llama-perplexity's
-_ROWS_BYTES = 128 << 20  # of logits, returned by one decode
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """error: one standard error, tokens taken as independent."""
 
-Progress = Callable[[int, int, float], None]  # chunks done, chunks in all, perplexity so far
-Row = npt.NDArray[np.float32]
+    value: float
+    error: float
+
+    @classmethod
+    def of(cls, values: npt.ArrayLike) -> Estimate:
+        """The mean of at least two values, shape (n,); its error is σ / sqrt(n − 1), σ over n."""
+        array = np.asarray(values, np.float64)
+        return cls(float(array.mean()), float(array.std() / math.sqrt(len(array) - 1)))
+
+    @classmethod
+    def perplexity(cls, nll: npt.ArrayLike) -> Estimate:
+        """exp of the mean negative log-likelihood (nats); the error by exp's slope."""
+        mean = cls.of(nll)
+        value = math.exp(min(mean.value, 700.0))  # a float holds no more
+        return cls(value, value * mean.error)
+
+
+def log_softmax(row: Row) -> Row:
+    """ln p from logits, both float32, shape (n,). Raises EngineError for logits that are NaN."""
+    top = float(row.max())
+    if not math.isfinite(top):
+        raise EngineError(
+            "the model computed logits that are no numbers: the file may be damaged, or its quant "
+            "too coarse; try another quant, or flash_attn off"
+        )
+    shifted = row - np.float32(top)
+    total = float(np.exp(shifted).sum(dtype=np.float64))
+    shifted -= np.float32(math.log(total))
+    log_p: Row = shifted
+    return log_p
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +217,9 @@ class Reader:
     load. Raises what Model and Context raise, and ModelKindError for a file that cannot write.
     """
 
-    def __init__(
-        self, path: Path, n_ctx: int, loading: LoadOptions, cancel: CancelFlag | None
-    ) -> None:
+    def __init__(self, path: Path, n_ctx: int, loading: LoadOptions) -> None:
         self.notes: list[str] = []
         self.header = vetted_header(path, "model that is measured", self.notes)
-        self.cancel = cancel or CancelFlag()
         self._model = Model(
             self.header.path,
             n_gpu_layers=loading.n_gpu_layers,
@@ -213,7 +248,7 @@ class Reader:
         """Call `score(row, next token)` for each scored token; what it returned, and seconds.
 
         score: returns the negative log-likelihood of the token; its row, float32 (n_vocab,), dies
-        with the call. Raises CancelledError once the flag is set.
+        with the call.
         """
         nll = np.empty(chunks.n_scored)
         n = 0
@@ -241,16 +276,13 @@ class Reader:
         """The rows first … len(ids) − 2 of a chunk, each with the token that follows it."""
         context, bos = self._context, self._model.vocabulary.bos
         fed = ids if bos is None else [bos, *ids[1:]]
-        try:
-            context.clear()
-            context.decode(fed[:first], n_rows=0)
-            for at in range(first, len(fed), context.max_rows):
-                piece = fed[at : at + context.max_rows]
-                rows = context.decode(piece, n_rows=len(piece))
-                # the last row of a chunk is computed too, for a whole block, and not used
-                yield from zip(rows, ids[at + 1 : at + 1 + len(piece)], strict=False)
-        except Cancelled:
-            raise CancelledError("cancelled: nothing of this measurement was kept") from None
+        context.clear()
+        context.decode(fed[:first], n_rows=0)
+        for at in range(first, len(fed), context.max_rows):
+            piece = fed[at : at + context.max_rows]
+            rows = context.decode(piece, n_rows=len(piece))
+            # the last row of a chunk is computed too, for a whole block, and not used
+            yield from zip(rows, ids[at + 1 : at + 1 + len(piece)], strict=False)
 
     def _make_context(self, n_ctx: int, loading: LoadOptions) -> Context:
         n_train = self._model.n_ctx_train
@@ -270,7 +302,6 @@ class Reader:
             flash_attn=loading.flash_attn,
             type_k=loading.type_k or cache,
             type_v=loading.type_v or cache,
-            cancel=self.cancel,
         )
 
     def _conditions(self, n_ctx: int, loading: LoadOptions) -> Conditions:

@@ -1,6 +1,8 @@
-"""What a recorded answer says of sampling: fixed draft lengths, by verifier and temperature.
+"""The speed-up of every way of drafting, predicted from one recorded plain answer.
 
-An estimate. Both models' laws are taken at the recorded positions, as if every sampled text met
+Greedy ways are replayed on cost tables that were measured before anything was drafted. What a live
+run of the same setting then shows is the check; the report says how far apart they are. For
+sampling the laws of both models are taken at the recorded positions, as if every sampled text met
 the same ones, and from the most probable tokens of each (64), which top-k 40 leaves whole. Given
 that, the expectation is exact for match and rejection; for block it is a mean over drafts drawn
 with a fixed seed.
@@ -9,11 +11,15 @@ with a fixed seed.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from localspec.bench.replay import FIXED_LENGTHS, Recording, replay_all, top_overlap
+from localspec.bench.trace import Trace
 from localspec.control.costs import Costs
 from localspec.decoding.teacher_forcing import Position
 from localspec.sampling.chain import distribution
@@ -21,13 +27,43 @@ from localspec.sampling.distribution import Distribution, overlap, residual_mass
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.raw_law import Top
 
-__all__ = ["VERIFIERS", "accepted_laws", "expected_speed_up", "sampled_speed_ups"]
+__all__ = ["VERIFIERS", "accepted_laws", "expected_speed_up", "predict", "sampled_speed_ups"]
 
 Laws = dict[int, npt.NDArray[np.float64]]  # by K: P(a accepted), shape (K + 1,)
 VERIFIERS = ("match", "rejection", "block")
 TEMPERATURES = (0.8, 1.0)
-N_DRAFTS = (1, 2, 3, 4, 6, 8)
+N_DRAFTS = (1, 2, 3, 4, 6, 8)  # of the predictions for sampling
 _N_PATHS = 12
+
+
+def predict(
+    prompt_ids: Sequence[int],
+    positions: Sequence[Position],
+    costs: Mapping[str, Any],
+    *,
+    is_greedy: bool,
+    n_drafts: Sequence[int] = (),
+) -> dict[str, Any]:
+    """The fields of a `prediction` row. positions: of a plain answer of at least one token.
+
+    speed_up: over plain, by the names of replay_all(), with K=… for fixed lengths. sum_min: mean
+    Σ min(p, q) at temperature 1 over the answer (a lower bound, see top_overlap()); None without a
+    draft model. sampled: as sampled_speed_ups() gives it.
+    """
+    header = {"prompt_ids": list(prompt_ids), "greedy": is_greedy, "costs": costs}
+    recording = Recording(Trace(header, (), tuple(positions)))
+    outcomes = replay_all(recording, sorted({*FIXED_LENGTHS, *n_drafts}))
+    plain = outcomes.pop("plain").tokens_per_s
+    overlaps = [top_overlap(at.p, at.q) for at in positions if at.q is not None]
+    depth = len(prompt_ids) + len(positions) // 2
+    return {
+        "speed_up": {
+            name.replace("fixed ", "K="): round(outcome.tokens_per_s / plain, 4)
+            for name, outcome in outcomes.items()
+        },
+        "sum_min": statistics.fmean(overlaps) if overlaps else None,
+        "sampled": sampled_speed_ups(positions, recording.costs(), depth),
+    }
 
 
 def sampled_speed_ups(

@@ -16,7 +16,7 @@ from typing import Any
 import gguf
 import numpy as np
 
-__all__ = ["deepen"]
+__all__ = ["add_identity_layers"]
 
 # Their blocks are all alike. Others, such as Gemma, choose the attention by the block's number.
 _ARCHITECTURES = ("llama", "qwen2")
@@ -25,7 +25,7 @@ _ZEROED = (*_OUTPUTS, "attn_output.bias", "ffn_down.bias")
 _BLOCK_TENSOR = re.compile(r"blk\.(\d+)\.(.+)")
 
 
-def deepen(source: Path, target: Path, times: int) -> Path:
+def add_identity_layers(source: Path, target: Path, times: int) -> Path:
     """Write `source` with `times` as many blocks to `target`, and return that.
 
     Raises ValueError where the text could not stay the same. `target` appears when it is complete.
@@ -55,7 +55,9 @@ def _count_blocks(source: Path, reader: gguf.GGUFReader) -> int:
     arch = _text(reader, "general.architecture")
     if arch not in _ARCHITECTURES:
         known = " and ".join(_ARCHITECTURES)
-        raise ValueError(f"{source} has the architecture {arch!r}; only {known} can be deepened")
+        raise ValueError(
+            f"{source} has the architecture {arch!r}; only {known} can get more layers"
+        )
     if reader.byte_order == "S":
         raise ValueError(f"{source} has the byte order of another machine")
     split = reader.get_field("split.count")

@@ -1,4 +1,4 @@
-"""deepen(): the same text from more blocks, and nothing written where that cannot be had."""
+"""Identity layers: the same text from more blocks, or no file where that cannot be had."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from localspec.session.session import Session
 from tests import tiny_models
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from deepen import deepen
+from identity_layers import add_identity_layers
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def write_blocks(path: Path, *, count: bool = True) -> Path:
 def test_the_text_is_the_same_and_the_blocks_are_more(
     source: Path, tmp_path: Path, times: int
 ) -> None:
-    copy = deepen(source, tmp_path / "copy.gguf", times)
+    copy = add_identity_layers(source, tmp_path / "copy.gguf", times)
     assert copy == tmp_path / "copy.gguf"
     assert token_ids(copy) == token_ids(source)
     before, after = metadata(source), metadata(copy)
@@ -62,7 +62,7 @@ def test_the_text_is_the_same_and_the_blocks_are_more(
 
 
 def test_added_blocks_are_copies_with_silent_outputs(source: Path, tmp_path: Path) -> None:
-    before, after = tensors(source), tensors(deepen(source, tmp_path / "copy.gguf", 3))
+    before, after = tensors(source), tensors(add_identity_layers(source, tmp_path / "copy.gguf", 3))
     per_block = sum(name.startswith("blk.0.") for name in before)
     assert len(after) == len(before) + 2 * tiny_models.N_LAYER * per_block
     for name, tensor in before.items():
@@ -78,7 +78,9 @@ def test_added_blocks_are_copies_with_silent_outputs(source: Path, tmp_path: Pat
 
 
 def test_output_biases_are_silent_too_and_others_are_kept(tmp_path: Path) -> None:
-    after = tensors(deepen(write_blocks(tmp_path / "in.gguf"), tmp_path / "out.gguf", 2))
+    after = tensors(
+        add_identity_layers(write_blocks(tmp_path / "in.gguf"), tmp_path / "out.gguf", 2)
+    )
     assert [after[f"blk.{block}.attn_output.bias"].data[0] for block in range(4)] == [1, 0, 2, 0]
     assert [after[f"blk.{block}.attn_k.bias"].data[0] for block in range(4)] == [1, 1, 2, 2]
 
@@ -94,7 +96,7 @@ def test_an_unusual_alignment_and_values_for_each_block_are_kept(tmp_path: Path)
         for name in ("attn_output.weight", "ffn_down.weight"):
             writer.add_tensor(f"blk.{block}.{name}", np.full(4, block + 1, np.float32))
     tiny_models.finish(writer, path)
-    copy = gguf.GGUFReader(deepen(path, tmp_path / "out.gguf", 2))
+    copy = gguf.GGUFReader(add_identity_layers(path, tmp_path / "out.gguf", 2))
     assert copy.alignment == 256
     assert all(tensor.data_offset % 256 == 0 for tensor in copy.tensors)
     assert copy.fields["llama.attention.head_count_kv"].contents() == [2, 2, 4, 4]
@@ -105,7 +107,7 @@ def test_an_unusual_alignment_and_values_for_each_block_are_kept(tmp_path: Path)
 @pytest.mark.parametrize("times", [0, -1])
 def test_times_below_one_are_refused(source: Path, tmp_path: Path, times: int) -> None:
     with pytest.raises(ValueError, match=f"times is {times}"):
-        deepen(source, tmp_path / "copy.gguf", times)
+        add_identity_layers(source, tmp_path / "copy.gguf", times)
     assert list(tmp_path.iterdir()) == [source]
 
 
@@ -127,14 +129,14 @@ def test_other_files_are_refused_and_leave_nothing(tmp_path: Path) -> None:
         (mixture, "block 0 has no ffn_down.weight"),
     ):
         with pytest.raises(ValueError, match=words):
-            deepen(path, tmp_path / "copy.gguf", 2)
+            add_identity_layers(path, tmp_path / "copy.gguf", 2)
     assert sorted(tmp_path.iterdir()) == files
 
 
 def test_the_source_is_not_overwritten(source: Path) -> None:
     before = source.read_bytes()
     with pytest.raises(ValueError, match="is the source itself"):
-        deepen(source, source, 2)
+        add_identity_layers(source, source, 2)
     assert source.read_bytes() == before
 
 
@@ -154,7 +156,7 @@ def test_a_failure_half_way_leaves_no_file_and_keeps_the_old_one(
 
     monkeypatch.setattr(gguf.GGUFWriter, "write_tensor_data", fail)
     with pytest.raises(type(error)):
-        deepen(source, old, 2)
+        add_identity_layers(source, old, 2)
     assert len(written) == 5
     assert sorted(tmp_path.iterdir()) == [old, source]
     assert old.read_bytes() == b"old"
