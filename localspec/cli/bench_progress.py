@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import click
 
-from localspec.bench.model_files import LevelBegun
+from localspec.bench.levels import LevelBegun
 from localspec.bench.plan import PLAIN
 from localspec.bench.sweep import SweepProgress
 from localspec.visible import visible

@@ -11,14 +11,8 @@ from typing import Any
 
 import click
 
-from localspec.bench.model_files import (
-    LevelBegun,
-    ModelFile,
-    levels,
-    model_file,
-    require_types,
-    unique_labels,
-)
+from localspec.bench.levels import LevelBegun, levels, require_types
+from localspec.bench.model_files import ModelFile, model_file, unique_labels
 from localspec.bench.plan import NO_DRAFT, Plan
 from localspec.bench.prompts import read_prompts, select
 from localspec.bench.quality_sweep import QualitySweep
@@ -160,7 +154,7 @@ def _introduce(plan: Plan, results: ResultsFile, display: Display) -> None:
         f"{plan.n_gen} tokens"
     )
     if n_before:
-        display.say(f"going on with {results.path}: {n_before} answers are there already")
+        display.say(f"continuing {results.path}: {n_before} answers are already there")
     if lossy:
         display.say(
             "note: made from a source that was quantised already, for speed only: "

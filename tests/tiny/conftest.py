@@ -6,11 +6,12 @@ thousand times slower than one on work this small.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from localspec.cli.main import main
 from localspec.llama import probe as vetting
 from localspec.llama.context import Context
 from localspec.llama.model import Model
@@ -41,6 +42,22 @@ def no_trials() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vetting, "probe", lambda path, size_bytes: None)
         yield
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """`localspec` in this process, which is much quicker: exit code, stdout, stderr."""
+
+    def called(*args: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = 0
+        try:
+            main(list(map(str, args)))
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return code, *capsys.readouterr()
+
+    return called
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-from localspec.bench.levels import levels
 
+from localspec.bench.levels import levels
 from localspec.errors import EngineError, InvalidOptionError, LocalspecError, ModelFileError
 from localspec.llama import quantize as quantizing
 from localspec.llama.quantize import TABLE_TYPES, quantize

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,12 @@ from localspec.errors import InvalidOptionError
 from localspec.session.session import Session
 from tests import tiny_models
 from tests.tiny.test_adaptive import flat
-from tests.tiny.test_command import call
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from hindsight import optimal
 
 PROMPT = "the and of"
+Called = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -140,45 +141,47 @@ def test_a_draft_reads_only_what_it_knows(loose_pair: Session) -> None:
     ["", "no json", '{"type": "round"}', '{"type": "trace", "version": 99}', '{"type": "trace"}',
      '{"type": "trace", "version": 1}\n{"type": "position", "token": 1, "p": {}, "q": null}'],
 )  # fmt: skip
-def test_a_file_that_is_no_trace_is_named(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_trace_is_named(tmp_path: Path, command: Called, text: str) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(text)
     with pytest.raises(InvalidOptionError):
         read_trace(path)
-    ended = call("replay", path)
-    assert ended.returncode == 2
-    assert "Traceback" not in ended.stderr
+    code, _, stderr = command("replay", path)
+    assert code == 2
+    assert stderr
 
 
 def test_run_trace_replay_on_the_command_line(
-    tiny_target: Path, tiny_draft: Path, tmp_path: Path
+    tiny_target: Path, tiny_draft: Path, tmp_path: Path, command: Called
 ) -> None:
     path = tmp_path / "answer.jsonl"
-    pair = ["-m", tiny_target, "-md", tiny_draft, "--temp", 0, "-n", 20]
-    ended = call("run", *pair, "hello", "--trace", path)
-    assert ended.returncode == 0
-    assert str(path) in ended.stderr
-    shown = call("replay", path)
-    assert shown.returncode == 0
+    pair = ["-m", tiny_target, "-md", tiny_draft, "-t", 1, "--temp", 0, "-n", 20]
+    code, _, stderr = command("run", *pair, "hello", "--trace", path)
+    assert code == 0
+    assert str(path) in stderr
+    code, stdout, _ = command("replay", path)
+    assert code == 0
     for word in ("plain", "fixed 4", "controller, splice", "oracle", "tokens/s", "exact"):
-        assert word in shown.stdout
-    missing = call("run", *pair, "hello", "--trace", tmp_path / "no" / "x.jsonl")
-    assert missing.returncode == 2
+        assert word in stdout
+    assert command("run", *pair, "hello", "--trace", tmp_path / "no" / "x.jsonl")[0] == 2
 
 
-def test_audit_and_calibrate_on_the_command_line(tiny_target: Path, tiny_draft: Path) -> None:
+def test_audit_and_calibrate_on_the_command_line(
+    tiny_target: Path, tiny_draft: Path, command: Called
+) -> None:
     pair = ["-m", tiny_target, "-md", tiny_draft, "-t", 1]
-    audited = call("audit", "hello", *pair, "-n", 30)
-    assert audited.returncode == 0
-    assert "identical: 30 tokens" in audited.stdout
-    drafted = call("audit", "hello", *pair, "-n", 30, "--n-draft", 3)
-    assert "were drafted on the way" in drafted.stdout
-    nothing = call("audit", "hello", *pair, "-n", 30, "--n-draft", 0)
-    assert "nothing was drafted, so this shows little" in nothing.stdout
-    calibrated = call("calibrate", *pair, "--depth", 0, "--depth", 300)
-    assert calibrated.returncode == 0
+    for n_draft, said in (
+        ((), "identical: 30 tokens"),
+        (("--n-draft", 3), "were drafted on the way"),
+        (("--n-draft", 0), "nothing was drafted, so this shows little"),
+    ):
+        code, stdout, _ = command("audit", "hello", *pair, "-n", 30, *n_draft)
+        assert code == 0
+        assert said in stdout
+    code, stdout, _ = command("calibrate", *pair, "--depth", 0, "--depth", 300)
+    assert code == 0
     for word in ("depth 0", "depth 300", "T(n)", "D(n)", "draft model"):
-        assert word in calibrated.stdout
-    deep = call("calibrate", *pair, "--depth", 10**6)
-    assert deep.returncode == 2
-    assert "leaves no room" in deep.stderr
+        assert word in stdout
+    code, _, stderr = command("calibrate", *pair, "--depth", 10**6)
+    assert code == 2
+    assert "leaves no room" in stderr

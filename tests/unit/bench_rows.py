@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import MISSING, fields
 from typing import Any
 
-from localspec.bench.configuration import summarise
+from localspec.bench.configuration import Configuration, summarise
 from localspec.bench.plan import NO_DRAFT, PLAIN
 from localspec.bench.results_file import QualityRow
 from localspec.bench.sweep_results import SweepResults, read_sweep
@@ -148,6 +149,12 @@ def pair_rows(
     return rows
 
 
+def unmeasured(rows: list[Row], **changed: Any) -> Row:
+    """The fields of a pair's configurations that need no measurement."""
+    needed = [f.name for f in fields(Configuration) if f.default is f.default_factory is MISSING]
+    return {**{name: rows[-1][name] for name in needed}, **changed}
+
+
 def quality_row(target: str, kl: float | None, reference: str) -> Row:
     """What a reading of 1,000 tokens found."""
     return QualityRow(
@@ -163,5 +170,5 @@ def quality_row(target: str, kl: float | None, reference: str) -> Row:
 
 
 def sweep(*pairs: list[Row], more: list[Row] | None = None, **changed: Any) -> SweepResults:
-    """A sweep of these pairs."""
+    """The results of these pairs."""
     return read_sweep([header(**changed), *(row for rows in pairs for row in rows), *(more or [])])

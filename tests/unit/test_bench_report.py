@@ -14,14 +14,13 @@ import pytest
 
 from localspec.bench import report as report_module
 from localspec.bench.compare import compare
-from localspec.bench.configuration import configuration_of, failed_configuration, summarise
+from localspec.bench.configuration import Configuration
 from localspec.bench.recommend import Limits
 from localspec.bench.report import write_report
-from localspec.bench.report_sections import speed_table
 from localspec.bench.sweep_results import SweepResults, read_sweep
-from localspec.bench.tables import chart_lines, table_lines
+from localspec.bench.tables import chart_lines
 from localspec.errors import InvalidOptionError
-from tests.unit.bench_rows import header, pair_rows, quality_row, run, sweep
+from tests.unit.bench_rows import header, pair_rows, quality_row, run, sweep, unmeasured
 
 PAIRS = [
     pair_rows("big", "none", {"plain": 10.0, "copies": 10.1}),
@@ -33,11 +32,8 @@ QUALITY = [quality_row("big", None, "big"), quality_row("low", 0.2, "big")]
 
 @pytest.fixture
 def found() -> SweepResults:
-    broken = {**PAIRS[0][-1], "target": "<b>broken</b>", "setting": "plain"}
-    names = ("flags", "target_reference", "draft_reference", "model_filename", "draft_filename",
-             "target_quant", "draft_quant", "model_size", "target_from_lossy",
-             "draft_from_lossy", "target", "draft", "setting")  # fmt: skip
-    failed = failed_configuration({n: broken[n] for n in names}, "it is truncated: 5 of 9 bytes")
+    broken = unmeasured(PAIRS[0], target="<b>broken</b>", setting="plain")
+    failed = Configuration(**broken, error="it is truncated: 5 of 9 bytes")
     return sweep(*PAIRS, more=[*QUALITY, failed.as_row()])
 
 
@@ -131,54 +127,9 @@ def test_a_kill_before_the_last_rows_of_a_pair_leaves_a_report(tmp_path: Path) -
         assert chart_lines(found, 80) is not None
 
 
-def test_answers_that_took_no_time_are_no_figures() -> None:
-    still = [{**r, "avg_ns": 0, "avg_ts": 0.0} for r in PAIRS[0] if r["type"] == "run"]
-    names = ("target", "draft", "flags", "target_reference", "draft_reference", "model_filename",
-             "draft_filename", "target_quant", "draft_quant", "model_size", "target_from_lossy",
-             "draft_from_lossy")  # fmt: skip
-    head = {**{n: PAIRS[0][-1][n] for n in names}, "setting": "plain"}
-    assert summarise(head, still, {}, n_gen=20).error == "every answer was empty"
-    assert summarise(head, [*still[2:], PAIRS[0][0]], {}, n_gen=20).n_runs == 1
-
-
 def test_predictions_are_checked_against_live_runs_of_the_same_prompt(found: SweepResults) -> None:
     assert {check.setting for check in found.checks} == {"auto", "K=3", "copies"}
     assert found.prediction_error == pytest.approx(0.0, abs=0.03)
-
-
-def test_a_row_is_read_as_it_was_written(found: SweepResults) -> None:
-    for c in found.configurations:
-        assert configuration_of(json.loads(json.dumps(c.as_row()))) == c
-
-
-def test_answers_that_fail_are_counted_and_leave_the_rest() -> None:
-    runs = [row for row in PAIRS[1] if row["type"] == "run"]
-    pair = next(row for row in PAIRS[1] if row["type"] == "pair")
-    head = {n: PAIRS[1][-1][n] for n in ("target", "draft", "flags", "target_reference",
-            "draft_reference", "model_filename", "draft_filename", "target_quant", "draft_quant",
-            "model_size", "target_from_lossy", "draft_from_lossy")}  # fmt: skip
-    bad = {"type": "run", "setting": "auto", "prompt": "z", "category": "code", "repetition": 0,
-           "error": "the prompt is too long"}  # fmt: skip
-    found = summarise({**head, "setting": "auto"}, [*runs, bad], pair, n_gen=20)
-    assert (found.n_runs, found.n_failed, found.error) == (6, 1, None)
-    only = summarise({**head, "setting": "auto"}, [bad], pair, n_gen=20)
-    assert only.error == "the prompt is too long"
-
-
-def test_llama_bench_names(found: SweepResults) -> None:
-    names = set(found.measured[0].as_row())
-    assert names >= {
-        *("model_filename", "model_type", "model_size", "model_n_params", "n_gpu_layers"),
-        *("n_threads", "type_k", "type_v", "n_prompt", "n_gen", "test_time", "avg_ns"),
-        *("stddev_ns", "avg_ts", "stddev_ts", "samples_ns", "samples_ts"),
-    }
-
-
-def test_a_table_fits_its_width(found: SweepResults) -> None:
-    for width in (40, 80, 200):
-        lines = [*table_lines(speed_table(found), width), *chart_lines(found, width)]
-        widest = max(map(len, lines))
-        assert widest <= max(width, 60), lines
 
 
 def test_a_comparison_of_like_sweeps() -> None:

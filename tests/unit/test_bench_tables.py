@@ -1,9 +1,9 @@
-"""Names in reports: what all begin with is left out, and said once."""
+"""Tables and charts: they fit, and what all names begin with is left out and said once."""
 
 from __future__ import annotations
 
 from localspec.bench.report_sections import report_sections, speed_table
-from localspec.bench.tables import common_words, short_names
+from localspec.bench.tables import chart_lines, common_words, short_names, table_lines
 from tests.unit.bench_rows import pair_rows, sweep
 
 
@@ -42,3 +42,10 @@ def test_tables_say_what_was_left_out_and_a_baseline_once() -> None:
     speed_up = next(s for s in report_sections(found) if s.title == "Speed-up by draft and target")
     assert speed_up.table is not None
     assert speed_up.table.header[-2:] == ("Q8_0", "Q4_0")
+
+
+def test_tables_and_charts_fit_their_width() -> None:
+    found = sweep(pair_rows("big", "small|odd*name", {"plain": 10.0, "auto": 22.0, "K=3": 20.0}))
+    for width in (40, 80, 200):
+        lines = [*table_lines(speed_table(found), width), *chart_lines(found, width)]
+        assert max(map(len, lines)) <= max(width, 60), lines

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from localspec.bench.log_probs import decode, distance, encode, log_softmax, row_words
 
-from localspec.bench.text_reader import built_in, read_text
+from localspec.bench.quality import distance
+from localspec.bench.reference import decode_row, encode_row, row_words
+from localspec.bench.text_reader import built_in, log_softmax, read_text
 from localspec.errors import EngineError, TextError
 
 
@@ -44,8 +45,8 @@ def test_a_stored_row_comes_back_to_within_half_a_step(n: int, spread: float) ->
     logits = np.random.default_rng(n).normal(0.0, spread, n).astype(np.float32)
     log_p = log_softmax(logits)
     words = np.empty(row_words(n), np.uint16)
-    encode(log_p, words)
-    stored = decode(words, n)
+    encode_row(log_p, words)
+    stored = decode_row(words, n)
     exact = log_p > log_p.max() - 16
     assert np.allclose(stored.log_p[exact], log_p[exact], atol=1.3e-4)
     assert np.all(stored.log_p[~exact] >= log_p[~exact])
@@ -55,8 +56,8 @@ def test_a_stored_row_comes_back_to_within_half_a_step(n: int, spread: float) ->
 def test_the_distance_of_two_rows_by_hand() -> None:
     p, q = np.array([0.6, 0.4, 1e-30]), np.array([0.25, 0.7, 0.05])
     words = np.empty(row_words(3), np.uint16)
-    encode(np.log(p).astype(np.float32), words)
-    found = distance(decode(words, 3), np.log(q).astype(np.float32))
+    encode_row(np.log(p).astype(np.float32), words)
+    found = distance(decode_row(words, 3), np.log(q).astype(np.float32))
     assert found.kl == pytest.approx(0.6 * np.log(0.6 / 0.25) + 0.4 * np.log(0.4 / 0.7), abs=3e-4)
     assert found.overlap == pytest.approx(0.25 + 0.4, abs=2e-4)
     assert not found.same_top

@@ -1,10 +1,16 @@
-"""Bootstrap intervals of a median: repeatable, clustered, and as wide as the data is."""
+"""A setting summed up: medians, what failed, and intervals as wide as the data is."""
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 
-from localspec.bench.configuration import median_interval
+from localspec.bench.configuration import Configuration, median_interval, summarise
+from tests.unit.bench_rows import pair_rows, unmeasured
+
+PAIR = pair_rows("big", "small", {"plain": 10.0, "auto": 22.0, "K=3": 20.0})
+RUNS = [row for row in PAIR if row["type"] == "run"]
 
 
 def test_four_samples_have_no_interval() -> None:
@@ -57,3 +63,36 @@ def test_it_covers_the_median_about_as_often_as_it_says() -> None:
         assert found.high is not None
         hits += found.low <= 1.0 <= found.high
     assert hits >= 50
+
+
+def test_a_row_is_read_as_it_was_written() -> None:
+    for row in PAIR:
+        if row["type"] == "configuration":
+            found = Configuration.of_row(json.loads(json.dumps({**row, "later": 1})))
+            assert found.as_row() == row
+
+
+def test_answers_that_took_no_time_are_no_figures() -> None:
+    still = [{**run, "avg_ns": 0, "avg_ts": 0.0} for run in RUNS]
+    head = unmeasured(PAIR, setting="plain")
+    assert summarise(head, still, {}, n_gen=20).error == "every answer was empty"
+    assert summarise(head, [*still[2:], RUNS[0]], {}, n_gen=20).n_runs == 1
+
+
+def test_answers_that_fail_are_counted_and_leave_the_rest() -> None:
+    pair = next(row for row in PAIR if row["type"] == "pair")
+    head = unmeasured(PAIR, setting="auto")
+    bad = {"type": "run", "setting": "auto", "prompt": "z", "category": "code", "repetition": 0,
+           "error": "the prompt is too long"}  # fmt: skip
+    found = summarise(head, [*RUNS, bad], pair, n_gen=20)
+    assert (found.n_runs, found.n_failed, found.error) == (6, 1, None)
+    assert summarise(head, [bad], pair, n_gen=20).error == "the prompt is too long"
+
+
+def test_llama_bench_names() -> None:
+    names = set(PAIR[-1])
+    assert names >= {
+        *("model_filename", "model_type", "model_size", "model_n_params", "n_gpu_layers"),
+        *("n_threads", "type_k", "type_v", "n_prompt", "n_gen", "test_time", "avg_ns"),
+        *("stddev_ns", "avg_ts", "stddev_ts", "samples_ns", "samples_ts"),
+    }
