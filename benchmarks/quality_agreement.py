@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-from localspec.bench.quality import Divergence, Quality, measure_quality
+from localspec.bench.quality import Divergence, measure_divergence
 from localspec.bench.reference import Reference
 from localspec.bench.text_reader import Text, built_in, read_text
 from localspec.llama.devices import physical_cores
@@ -91,13 +91,11 @@ class Upstream:
         return ended.stdout
 
 
-def of(quality: Quality) -> dict[str, float]:
+def figures_of(divergence: Divergence) -> dict[str, float]:
     """The same figures, by localspec."""
-    divergence = quality.divergence
-    assert isinstance(divergence, Divergence)
     return {
-        "PPL": quality.perplexity.value,
-        "PPL error": quality.perplexity.error,
+        "PPL": divergence.perplexity.value,
+        "PPL error": divergence.perplexity.error,
         "PPL of the reference": divergence.reference_perplexity.value,
         "mean ln PPL ratio": divergence.log_ppl_ratio.value,
         "ln PPL ratio error": divergence.log_ppl_ratio.error,
@@ -171,18 +169,15 @@ def main() -> None:
         path = args.folder / f"{model.stem}-{quant}.gguf"
         if not path.exists():
             quantize(model, path, quant)
-        quality = measure_quality(
-            path, text, reference=reference, loading=loading, on_progress=progress
-        )
+        found = measure_divergence(path, reference, loading=loading, on_progress=progress)
         columns = {
-            "localspec": of(quality),
+            "localspec": figures_of(found),
             "llama-perplexity": upstream.compare(path, base),
             "same, localspec's base": upstream.compare(path, reference.folder / "reference.kld"),
         }
         table(f"{quant} of it", columns)
-        assert quality.divergence is not None
-        overlap = quality.divergence.overlap
-        print(f"Σ min(p, q) {overlap.value:.4f} ± {overlap.error:.4f}; {quality.seconds:.1f} s")
+        overlap = found.overlap
+        print(f"Σ min(p, q) {overlap.value:.4f} ± {overlap.error:.4f}; {found.seconds:.1f} s")
         ours, theirs = columns["localspec"], columns["llama-perplexity"]
         worst = max(worst, *(abs(apart(ours[name], theirs[name])) for name in _JUDGED))
     print(f"\nlargest difference of a perplexity or a mean KL: {100 * worst:.3f} %")

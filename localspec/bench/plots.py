@@ -14,7 +14,7 @@ from typing import Any
 from localspec.bench.configuration import Configuration
 from localspec.bench.plan import NO_DRAFT, PLAIN
 from localspec.bench.sweep_results import SweepResults
-from localspec.bench.tables import short_drafts, short_targets
+from localspec.bench.tables import cut_middle, short_drafts, short_targets
 
 __all__ = ["draw_plots", "pareto"]
 
@@ -22,6 +22,7 @@ __all__ = ["draw_plots", "pareto"]
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKS = ("o", "s", "^", "D", "v", "P", "X")
 _MOST_LINES = 10
+_LONGEST_NAME = 30
 _SMALL, _DPI = 9, 130  # pictures are narrow, so that a phone shows letters of a fair size
 
 
@@ -81,7 +82,7 @@ def _speed_quality(sweep: SweepResults) -> Any:
     if len(best) < 2:
         return None
     found = list(best.values())
-    points = [(sweep.kl(c.target) or 0.0, _speed(sweep, c)) for c in found]
+    points = [(sweep.kl(c.target) or 0.0, sweep.ranking_ts(c)) for c in found]
     figure, axes = _axes(6, 4)
     front = pareto(points)
     axes.plot(
@@ -115,14 +116,10 @@ def _speed_up(sweep: SweepResults) -> Any:
     import numpy as np
 
     targets = [t for t in sweep.targets if any(c.target == t for c in sweep.measured)]
-    drafts = [d for d in sweep.drafts if any(c.draft == d for c in sweep.measured)]
-    values = np.full((len(drafts), len(targets)), np.nan)
-    for i, draft in enumerate(drafts):
-        for j, target in enumerate(targets):
-            name = "auto" if draft != NO_DRAFT else "copies"
-            for c in sweep.of_pair(target, draft):
-                if c.setting == name and c.speed_up is not None:
-                    values[i, j] = c.speed_up
+    drafts = sweep.measured_drafts
+    values = np.array(
+        [[sweep.controller_speed_up(t, d) for t in targets] for d in drafts], np.float64
+    )
     if np.isnan(values).all():
         return None
     names = ["no draft: copies" if d == NO_DRAFT else _draft(sweep, d) for d in drafts]
@@ -166,8 +163,8 @@ def _acceptance(sweep: SweepResults) -> Any:
             name = f"{_target(sweep, c.target)} + {_draft(sweep, c.draft)}, {c.setting}"
             axes.plot(*zip(*rates, strict=True), **_line(i), label=name)
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_xlabel("position in the draft (places judged five times or more)")
-    axes.set_ylabel("accepted / judged")
+    axes.set_xlabel("position in the draft (where five or more were judged)")
+    axes.set_ylabel("acceptance rate")
     axes.set_ylim(0, 1.02)
     _legend(axes)
     return figure
@@ -215,11 +212,6 @@ def _time(sweep: SweepResults) -> Any:
     return figure
 
 
-def _speed(sweep: SweepResults, c: Configuration) -> float:
-    speed = sweep.speed(c)
-    return speed.median if speed else 0.0
-
-
 def _line(i: int) -> dict[str, Any]:
     return {
         "color": _COLOURS[i % len(_COLOURS)],
@@ -236,13 +228,10 @@ def _legend(axes: Any) -> None:
 
 
 def _target(sweep: SweepResults, label: str) -> str:
-    return _cut(short_targets(sweep)[label])
+    return cut_middle(short_targets(sweep)[label], _LONGEST_NAME)
 
 
 def _draft(sweep: SweepResults, label: str) -> str:
-    return "no draft" if label == NO_DRAFT else _cut(short_drafts(sweep)[label])
-
-
-def _cut(name: str, most: int = 30) -> str:
-    """The head of a name says the size, its end the quant: what is between them goes."""
-    return name if len(name) <= most else f"{name[: most - 10]}…{name[-9:]}"
+    return (
+        "no draft" if label == NO_DRAFT else cut_middle(short_drafts(sweep)[label], _LONGEST_NAME)
+    )

@@ -69,7 +69,8 @@ def measure_divergence(
         with closing(comparison):
             nll, seconds = reader.read(reference.chunks, comparison.score, on_progress)
         notes = list(reader.notes)
-        differences = reference.conditions.differences(reader.conditions)
+        theirs, ours = reference.conditions, reader.conditions
+        differences = [f"{n} {theirs[n]} and {ours[n]}" for n in ours if theirs[n] != ours[n]]
         if differences:
             notes.append(f"reference and model were read with {', '.join(differences)}")
         return comparison.result(nll, seconds, notes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,6 @@ import numpy.typing as npt
 from localspec.bench.text_reader import (
     DEFAULT_N_CTX,
     Chunks,
-    Conditions,
     Estimate,
     Progress,
     Reader,
@@ -52,7 +51,7 @@ class Reference:
 
     folder: Path
     model_path: Path
-    conditions: Conditions
+    conditions: Mapping[str, object]
     perplexity: Estimate
     seconds: float
     notes: tuple[str, ...]

@@ -77,18 +77,15 @@ def _markdown(sections: Sequence[Section], plots: Mapping[str, Path]) -> str:
 
 def _markdown_table(table: Table) -> list[str]:
     marks = ["---" if i < table.n_names else "--:" for i in range(len(table.header))]
-    rows = [table.header, tuple(marks), *table.rows]
-    return ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
+    escaped = [[_escaped(cell.replace("\n", " ")) for cell in row] for row in table.rows]
+    rows = [[_escaped(title) for title in table.header], marks, *escaped]
+    return [f"| {' | '.join(row)} |" for row in rows]
 
 
 def _plain(text: str) -> str:
     """Text outside code marks with what Markdown would take for markup escaped."""
     parts = _CODE.split(text.replace("\n", " "))
     return "".join(part if part.startswith("`") else _escaped(part) for part in parts)
-
-
-def _cell(text: str) -> str:
-    return text if text in ("---", "--:") else _escaped(text.replace("\n", " "))
 
 
 def _escaped(text: str) -> str:

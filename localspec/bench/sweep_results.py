@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from localspec.bench.configuration import Configuration, Interval, median_interval
-from localspec.bench.plan import PLAIN, predicted_name
+from localspec.bench.plan import NO_DRAFT, PLAIN, predicted_name
 from localspec.bench.results_file import AgreementRow, QualityRow, require_rows
 from localspec.errors import InvalidOptionError
 
@@ -80,6 +80,11 @@ class SweepResults:
         """Labels, in the order of the sweep, `none` among them."""
         return tuple(dict.fromkeys(c.draft for c in self.configurations))
 
+    @property
+    def measured_drafts(self) -> tuple[str, ...]:
+        """Those of `drafts` with which anything was measured."""
+        return tuple(d for d in self.drafts if any(c.draft == d for c in self.measured))
+
     def of_pair(self, target: str, draft: str) -> tuple[Configuration, ...]:
         """The measured settings of one pair."""
         return tuple(c for c in self.measured if (c.target, c.draft) == (target, draft))
@@ -100,6 +105,16 @@ class SweepResults:
             return Interval(speed, None, None)
         return Interval(speed, plain.median * c.speed_up_low, plain.median * c.speed_up_high)
 
+    def ranking_ts(self, c: Configuration) -> float:
+        """The median of speed(), 0 where it is not known."""
+        speed = self.speed(c)
+        return speed.median if speed else 0.0
+
+    def controller_speed_up(self, target: str, draft: str) -> float | None:
+        """Live over plain, with the controller's draft lengths; without a draft model by copies."""
+        setting = "auto" if draft != NO_DRAFT else "copies"
+        return next((c.speed_up for c in self.of_pair(target, draft) if c.setting == setting), None)
+
     @property
     def ranked(self) -> tuple[Configuration, ...]:
         """The ones to choose from, the fastest first: drafts that pay, and each target plain.
@@ -111,8 +126,8 @@ class SweepResults:
             if c.setting == PLAIN:
                 plain.setdefault(c.target, c)
         paying = [c for c in self.measured if c.verdict == "pays"]
-        found = [(speed.median, c) for c in (*plain.values(), *paying) if (speed := self.speed(c))]
-        return tuple(c for _, c in sorted(found, key=lambda pair: -pair[0]))
+        known = [c for c in (*plain.values(), *paying) if self.speed(c)]
+        return tuple(sorted(known, key=self.ranking_ts, reverse=True))
 
     def kl(self, target: str) -> float | None:
         """Mean KL to the reference; 0 for the reference itself; None where unmeasured."""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from localspec.errors import EngineError, InvalidOptionError, TextError
 from localspec.llama.context import Context
-from localspec.llama.devices import engine_identity, physical_cores
+from localspec.llama.devices import physical_cores
 from localspec.llama.model import Model
 from localspec.llama.probe import vetted_header
 from localspec.session.options import LoadOptions
@@ -27,7 +27,6 @@ from localspec.session.options import LoadOptions
 __all__ = [
     "DEFAULT_N_CTX",
     "Chunks",
-    "Conditions",
     "Estimate",
     "Progress",
     "Reader",
@@ -186,42 +185,19 @@ def log_softmax(row: Row) -> Row:
     return log_p
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """What logits depend on besides the file and the text.
-
-    n_ctx: tokens of a chunk. n_rows: rows of logits that one decode returned at most.
-    """
-
-    n_ctx: int
-    n_batch: int
-    n_rows: int
-    n_threads: int
-    flash_attn: str
-    type_k: str
-    type_v: str
-    device: str
-    engine: str
-
-    def differences(self, other: Conditions) -> list[str]:
-        """Such as `n_batch 64 and 512`; threads do not count."""
-        names = [name for name in Conditions.__slots__ if name != "n_threads"]
-        pairs = [(name, getattr(self, name), getattr(other, name)) for name in names]
-        return [f"{name} {a} and {b}" for name, a, b in pairs if a != b]
-
-
 class Reader:
-    """A loaded model; close it, or use it as a context manager.
+    """A loaded model; use it as a context manager.
 
     n_ctx: tokens of a chunk, whatever `loading` says. notes: what a person should know about the
-    load. Raises what Model and Context raise, and ModelKindError for a file that cannot write.
+    load. conditions: what logits depend on besides the file and the text. Raises what Model and
+    Context raise, and ModelKindError for a file that cannot write.
     """
 
     def __init__(self, path: Path, n_ctx: int, loading: LoadOptions) -> None:
         self.notes: list[str] = []
-        self.header = vetted_header(path, "model that is measured", self.notes)
+        header = vetted_header(path, "model that is measured", self.notes)
         self._model = Model(
-            self.header.path,
+            header.path,
             n_gpu_layers=loading.n_gpu_layers,
             main_gpu=loading.main_gpu,
             tensor_split=loading.tensor_split,
@@ -231,13 +207,20 @@ class Reader:
         except BaseException:
             self._model.close()
             raise
+        self._n_ctx = n_ctx
         self.n_vocab = self._context.n_vocab
-        self.conditions = self._conditions(n_ctx, loading)
+        self.conditions = {
+            "n_batch": self._context.n_batch,
+            "n_rows": self._context.max_rows,
+            "flash_attn": loading.flash_attn,
+            "type_k": self._context.type_k,
+            "type_v": self._context.type_v,
+        }
 
     def chunk(self, text: Text) -> Chunks:
         """The text as this vocabulary spells it. Raises TextError for one that is too short."""
         ids = self._model.vocabulary.tokenize(text.content, cut_markers=False)
-        return chunk(ids, self.conditions.n_ctx, text.name)
+        return chunk(ids, self._n_ctx, text.name)
 
     def read(
         self,
@@ -261,16 +244,12 @@ class Reader:
                 on_progress(i + 1, chunks.n_chunks, Estimate.perplexity(nll[:n]).value)
         return nll, perf_counter() - started
 
-    def close(self) -> None:
-        """Free the context and the weights."""
-        self._context.close()
-        self._model.close()
-
     def __enter__(self) -> Reader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._context.close()
+        self._model.close()
 
     def _rows(self, ids: list[int], first: int) -> Iterator[tuple[Row, int]]:
         """The rows first … len(ids) − 2 of a chunk, each with the token that follows it."""
@@ -302,20 +281,6 @@ class Reader:
             flash_attn=loading.flash_attn,
             type_k=loading.type_k or cache,
             type_v=loading.type_v or cache,
-        )
-
-    def _conditions(self, n_ctx: int, loading: LoadOptions) -> Conditions:
-        context, n_gpu_layers = self._context, self._model.n_gpu_layers
-        return Conditions(
-            n_ctx=n_ctx,
-            n_batch=context.n_batch,
-            n_rows=context.max_rows,
-            n_threads=loading.n_threads_batch or context.n_threads,
-            flash_attn=loading.flash_attn,
-            type_k=context.type_k,
-            type_v=context.type_v,
-            device=f"GPU ({n_gpu_layers} layers)" if n_gpu_layers else "CPU",
-            engine=engine_identity()[0],
         )
 
 

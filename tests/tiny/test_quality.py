@@ -257,7 +257,7 @@ def test_memory_does_not_grow_with_the_chunk(
         measure_divergence(target, recorded, loading=loading(n_ctx))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-        assert recorded.conditions.n_rows == 8
+        assert recorded.conditions["n_rows"] == 8
     assert peaks[1] - peaks[0] < 300_000
 
 
