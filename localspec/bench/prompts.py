@@ -62,7 +62,8 @@ def read_prompts(name: str) -> tuple[BenchPrompt, ...]:
         return tuple(prompt for prompt in own if prompt.category == name)
     if not is_file:
         raise InvalidOptionError(
-            f"--prompts {name[:200]!r} is no file and no suite: choose one of {', '.join(SUITES)}"
+            f"--prompts {name[:200]!r} is neither a file nor a suite: choose one of "
+            f"{', '.join(SUITES)}"
         )
     text = _text(path)
     if text.lstrip()[:1] == "[":

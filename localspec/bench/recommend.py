@@ -1,4 +1,4 @@
-"""Which pair to run, in words that follow from the rows: by rules, without taste.
+"""Which pair to run, in sentences that follow from the rows by fixed rules.
 
 Speed is SweepResults.speed: plain decoding of the target, times the speed-up. Two speeds whose 95 %
 intervals overlap are called alike. A level made from a lossy source is recommended for speed
@@ -53,7 +53,7 @@ def recommend(sweep: SweepResults, limits: Limits | None = None) -> Recommendati
     limits = limits or Limits()
     ranked = sweep.ranked
     if not ranked:
-        words = "Nothing could be measured" if sweep.failed else "No pair was measured to its end"
+        words = "Nothing could be measured" if sweep.failed else "No pair was measured completely"
         return Recommendation((f"{words}, so nothing is recommended.",))
     fastest = ranked[0]
     sentences = [f"Fastest: {_told(sweep, fastest)}", *_alike(sweep, ranked)]
@@ -61,7 +61,8 @@ def recommend(sweep: SweepResults, limits: Limits | None = None) -> Recommendati
     if limits.words:
         best, said = _within(sweep, ranked, limits)
         sentences.append(said)
-    sentences += [_of_target(sweep, target) for target in sweep.targets if _has(sweep, target)]
+    measured = {c.target for c in sweep.measured}
+    sentences += [_of_target(sweep, target) for target in sweep.targets if target in measured]
     sentences += _caveats(sweep, ranked)
     return Recommendation(tuple(sentences), fastest, best)
 
@@ -127,7 +128,7 @@ def _told(sweep: SweepResults, c: Configuration) -> str:
     lossy = ""
     if c.target_from_lossy:
         lossy = (
-            " This target was made from a file that was quantised already: it is named for its "
+            " This target was made from a file that was already quantised: it is named for its "
             "speed only, and cannot be better than its source."
         )
     temperature = sweep.header["workload"]["answering"].get("temperature")
@@ -142,7 +143,7 @@ def _alike(sweep: SweepResults, ranked: Sequence[Configuration]) -> list[str]:
         return []
     names = "; ".join(_name(c) for c in near[:4])
     more = f" and {len(near) - 4} more" if len(near) > 4 else ""
-    return [f"Not to be told from it in speed (the 95 % intervals overlap): {names}{more}."]
+    return [f"No measurable difference in speed from it (95 % intervals overlap): {names}{more}."]
 
 
 def _overlap(sweep: SweepResults, a: Configuration, b: Configuration) -> bool:
@@ -168,12 +169,12 @@ def _within(
         kept = [c for c in kept if (c.memory_bytes or limits.max_memory_bytes + 1)
                 <= limits.max_memory_bytes]  # fmt: skip
         if len(unknown) == len(ranked):
-            return None, "The memory limit cannot be judged: no peak was measured here."
+            return None, "The memory limit cannot be checked: no peak was measured here."
     if limits.max_kl is not None:
         measured = [c for c in kept if sweep.kl(c.target) is not None]
         if all(sweep.kl(target) is None for target in sweep.targets):
             return None, (
-                "The quality limit cannot be judged: no KL was measured in this sweep. Run it "
+                "The quality limit cannot be checked: no KL was measured in this sweep. Run it "
                 "without --no-quality."
             )
         kept = [c for c in measured if (sweep.kl(c.target) or 0.0) <= limits.max_kl]
@@ -202,7 +203,7 @@ def _of_target(sweep: SweepResults, target: str) -> str:
     mine = [c for c in sweep.measured if c.target == target and c.setting != PLAIN]
     tried = [c for c in mine if c.speed_up and c.verdict != "nothing drafted"]
     if not mine:
-        return f"{target}: no drafts could be tried."
+        return f"{target}: no way of drafting could be measured."
     if not tried:
         return f"{target}: nothing was worth drafting; without a draft model it needs less memory."
     best = max(tried, key=lambda c: (c.verdict == "pays", c.speed_up or 0.0))
@@ -217,13 +218,13 @@ def _of_target(sweep: SweepResults, target: str) -> str:
         )
     if best.verdict == "no difference":
         return (
-            f"{target}: drafting makes no difference that this sweep can tell, at best {ratio} "
+            f"{target}: drafting makes no measurable difference in this sweep, at best {ratio} "
             f"times plain ({how}); without a draft model it needs less memory."
         )
     return (
         f"{target}: {ratio} times plain at best ({how}), from "
-        f"{'one answer' if best.n_runs == 1 else f'{best.n_runs} answers'}: too few to judge, five "
-        "are the least."
+        f"{'one answer' if best.n_runs == 1 else f'{best.n_runs} answers'}: too few to judge (at "
+        "least five are needed)."
     )
 
 
@@ -233,26 +234,21 @@ def _caveats(sweep: SweepResults, ranked: Sequence[Configuration]) -> list[str]:
     if lossy:
         found.append(
             "Made from a lossy source, so for speed only, whatever their KL: "
-            f"{', '.join(lossy)}. For quality take a level made from an F16 or BF16 file."
+            f"{', '.join(lossy)}. For quality use a level made from an F16 or BF16 file."
         )
     speeds = [speed for c in ranked if (speed := sweep.speed(c))]
     if len({c.target for c in ranked}) > 1 and any(speed.low is None for speed in speeds):
         found.append(
-            "Some of these speeds are of fewer than five answers, so their order may be chance: "
-            "give more prompts, or a larger --repeat."
+            "Some of these speeds come from fewer than five answers, so their order may be chance: "
+            "use more prompts or a larger --repeat."
         )
-    powers = {c.power for c in ranked} - {None}
-    if "battery" in powers:
-        found.append("Part of this was measured on battery, where speeds may be held down.")
+    if any(c.power == "battery" for c in ranked):
+        found.append("Part of this was measured on battery power, where the machine may be slower.")
     if sweep.failed:
         pairs = {(c.target, c.draft) for c in sweep.failed}
         n = "One pair" if len(pairs) == 1 else f"{len(pairs)} pairs"
         found.append(f"{n} could not be measured; the report says why.")
     return found
-
-
-def _has(sweep: SweepResults, target: str) -> bool:
-    return any(c.target == target for c in sweep.measured)
 
 
 def _name(c: Configuration) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from localspec.bench.configuration import Configuration
 from localspec.bench.plan import NO_DRAFT, PLAIN
@@ -363,8 +364,8 @@ def _with_bounds(value: float | None, low: float | None, high: float | None, spe
     return shown if low is None or high is None else f"{shown} [{low:{spec}}, {high:{spec}}]"
 
 
-def _listed(values: Iterable[object], none: str = MISSING) -> str:
-    return ", ".join(sorted(map(str, values))) or none
+def _listed(values: Iterable[Any], none: str = MISSING) -> str:
+    return ", ".join(map(str, sorted(values))) or none
 
 
 def _options(given: dict[str, object]) -> str:

@@ -71,9 +71,7 @@ def read_text(path: Path) -> Text:
     Raises TextError when it is a pipe, cannot be read, is not UTF-8, or is empty.
     """
     if path.exists() and not path.is_file():
-        raise TextError(
-            f"the text {path} is no file: it is read several times, so give a file on a disk"
-        )
+        raise TextError(f"the text {path} is not a regular file: give a file on a disk")
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -86,7 +84,7 @@ def read_text(path: Path) -> Text:
             "Convert it, for example with `iconv -f LATIN1 -t UTF-8`"
         ) from None
     if not content.strip():
-        raise TextError(f"the text {path} is empty: give one of some thousand words")
+        raise TextError(f"the text {path} is empty: give one of a few thousand words")
     return Text(str(path), content)
 
 
@@ -175,7 +173,7 @@ def log_softmax(row: Row) -> Row:
     top = float(row.max())
     if not math.isfinite(top):
         raise EngineError(
-            "the model computed logits that are no numbers: the file may be damaged, or its quant "
+            "the model computed logits that are not numbers: the file may be damaged, or its quant "
             "too coarse; try another quant, or flash_attn off"
         )
     shifted = row - np.float32(top)

@@ -100,7 +100,7 @@ def read_trace(path: Path) -> Trace:
                 kind = found["type"]
                 if number == 1:
                     if kind != "trace" or found["version"] != VERSION:
-                        raise ValueError("its first line is not of this version's kind")
+                        raise ValueError("its first line is not of this version")
                     header = found
                 elif kind == "position":
                     q = _top(found["q"]) if found["q"] is not None else None
@@ -117,7 +117,7 @@ def read_trace(path: Path) -> Trace:
         OverflowError,
         RecursionError,
     ) as error:
-        raise InvalidOptionError(f"{path} is no trace of localspec: {error}") from None
+        raise InvalidOptionError(f"{path} is not a trace written by localspec: {error}") from None
     if header is None or not positions:
         raise InvalidOptionError(
             f"{path} holds no positions: the recording was not finished, or the answer was empty"

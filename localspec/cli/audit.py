@@ -34,8 +34,9 @@ DEFAULT_PROMPT = "Write a Python function that merges two sorted lists, then exp
 def audit(prompt: str | None, **given: Any) -> None:
     """Decode PROMPT greedily twice, plain and speculative, and compare.
 
-    Exit code 0 when the text is identical or parts at a near tie, 1 when it parts where it must
-    not. Logits differ a little between batch sizes; `--exact` uses only sizes where they do not.
+    Exit code 0 when the text is identical or first differs at a near tie, 1 when a near tie does
+    not explain the difference. Logits differ a little between batch sizes; `--exact` uses only
+    sizes where they do not.
     """
     from localspec.bench.audit import audit as compare
     from localspec.cli.loading import load_with_progress, prepare
@@ -66,11 +67,10 @@ def report(session: Session, found: Audit) -> list[str]:
     if found.position is None:
         same = f"identical: {found.n_same} tokens, plain and speculative, are the same"
         if found.n_drafted:
-            return [f"{same}; {found.n_drafted} were drafted on the way"]
+            return [f"{same}; {found.n_drafted} draft tokens were checked on the way"]
         notes = [f"note: {note}" for note in found.notes]
         return [
-            f"{same}, but nothing was drafted, so this shows "
-            "little: --n-draft 4 drafts in any case",
+            f"{same}, but nothing was drafted, so this shows little: --n-draft 4 always drafts",
             *notes,
         ]
     lines = [
@@ -89,8 +89,8 @@ def report(session: Session, found: Audit) -> list[str]:
         )
     if found.verdict == "near tie":
         lines.append(
-            "  the batch's rounding decided between two tokens that the target likes equally; "
-            "`--exact` avoids it"
+            "  rounding in the batch decided between two tokens that are almost equally likely; "
+            "`--exact` avoids this"
         )
     return lines
 

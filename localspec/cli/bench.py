@@ -1,4 +1,4 @@
-"""`localspec bench`: which quants to run. `bench report` and `bench compare` read what it wrote."""
+"""`localspec bench` measures which quants to run; `report` and `compare` read what it wrote."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _size(value: str) -> int:
         assert found is not None
         return int(float(found[1]) * _UNITS[found[2]])
     except (AssertionError, KeyError, ValueError, OverflowError):
-        raise click.BadParameter(f"{value!r} is no size such as 8G, 7.5GB or 8GiB") from None
+        raise click.BadParameter(f"{value!r} is not a size such as 8G, 7.5GB or 8GiB") from None
 
 
 class _FromZero(click.FloatRange):
@@ -44,7 +44,7 @@ class _FromZero(click.FloatRange):
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         found = super().convert(value, param, ctx)
         if not math.isfinite(found):
-            self.fail(f"{value} is no finite number", param, ctx)
+            self.fail(f"{value} is not a finite number", param, ctx)
         return found
 
 
@@ -54,7 +54,7 @@ class _BenchGroup(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError:
             raise click.UsageError(
-                f"{args[0]!r} belongs to nothing: separate several files with commas "
+                f"unexpected argument {args[0]!r}: separate several files with commas "
                 "(--targets a.gguf,b.gguf) or repeat the option",
                 ctx,
             ) from None
@@ -64,15 +64,15 @@ def _numbers(_ctx: Any, _param: Any, value: str) -> tuple[int, ...]:
     try:
         found = tuple(dict.fromkeys(int(n) for n in value.split(",") if n.strip()))
     except ValueError:
-        raise click.BadParameter(f"{value!r} is no list of whole numbers such as 2,4") from None
+        raise click.BadParameter(f"{value!r} is not a list of whole numbers such as 2,4") from None
     if any(not 1 <= n <= 32 for n in found):
-        raise click.BadParameter("draft lengths go from 1 to 32")
+        raise click.BadParameter("draft lengths are from 1 to 32")
     return found
 
 
 def _limits(command: Any) -> Any:
     for option in (
-        click.option("--max-kl", type=_FromZero(), help="Most KL from the best target."),
+        click.option("--max-kl", type=_FromZero(), help="Largest KL from the best target."),
         click.option("--max-memory", type=_size, metavar="SIZE", help="Such as 8G."),
     ):
         command = option(command)
@@ -95,7 +95,7 @@ def _limits(command: Any) -> Any:
               help="Suites: quick, all, or a category; files: Spec-Bench, MT-bench, HumanEval, "
               "ShareGPT, plain lines.")  # fmt: skip
 @click.option("--raw", is_flag=True, help="Continue the prompts as text, for base models.")
-@click.option("--n-prompts", type=click.IntRange(1), help="At most so many, of all categories.")
+@click.option("--n-prompts", type=click.IntRange(1), help="At most this many, from all categories.")
 @click.option("--n-gen", type=click.IntRange(1), default=128, show_default=True,
               help="Tokens of an answer.")  # fmt: skip
 @click.option("--repeat", type=click.IntRange(1), default=3, show_default=True)
@@ -103,13 +103,13 @@ def _limits(command: Any) -> Any:
               metavar="K,K,…", help="Fixed lengths to run live; others are predicted.")  # fmt: skip
 @click.option("--temperature", "--temp", type=_FromZero(), default=0.0, show_default=True)
 @click.option("--delay", type=_FromZero(), default=0.0, metavar="SECONDS",
-              help="Rest before each answer, for machines that get hot.")  # fmt: skip
+              help="Pause before each answer, for machines that get hot.")  # fmt: skip
 @click.option("--text", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Read for perplexity and KL.  [default: a built-in text]")  # fmt: skip
-@click.option("--n-chunks", type=click.IntRange(1), help="At most so many pieces of 512 tokens.")
-@click.option("--no-quality", is_flag=True, help="Measure speed and memory alone.")
+              help="For perplexity and KL.  [default: a built-in text]")  # fmt: skip
+@click.option("--n-chunks", type=click.IntRange(1), help="At most this many chunks of 512 tokens.")
+@click.option("--no-quality", is_flag=True, help="Measure only speed and memory.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=DEFAULT_OUT,
-              show_default=True, help="A sweep that ended early goes on here.")  # fmt: skip
+              show_default=True, help="A sweep that ended early continues here.")  # fmt: skip
 @click.option("--n-ctx", "--ctx-size", "-c", type=int)
 @click.option("--n-batch", "--batch-size", "-b", type=int)
 @click.option("--n-threads", "--threads", "-t", type=int)
@@ -123,8 +123,8 @@ def _limits(command: Any) -> Any:
 def bench(ctx: click.Context, /, **given: Any) -> None:
     """Measure which target and draft quants are fastest here, and what they cost.
 
-    Every target runs plain and with every draft, over the same prompts, in turns. Rows go to
-    --out as they are measured; the same command again goes on where it ended.
+    Every target runs plain and with every draft, on the same prompts, in turn. Results are written
+    to --out as they are measured; the same command continues a sweep that was interrupted.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -138,7 +138,7 @@ def bench(ctx: click.Context, /, **given: Any) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @_limits
 def report(folder: Path, max_memory: int | None, max_kl: float | None) -> None:
-    """Write report, CSV and plots of FOLDER again; no model is loaded."""
+    """Write the report, CSV and plots of FOLDER again; no model is loaded."""
     from localspec.bench.report import write_report
     from localspec.bench.results_file import read_rows
     from localspec.bench.sweep_results import read_sweep
@@ -153,9 +153,9 @@ def report(folder: Path, max_memory: int | None, max_kl: float | None) -> None:
 @bench.command()
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path))
-@click.option("--across", is_flag=True, help="Other machines or settings are what is compared.")
+@click.option("--across", is_flag=True, help="Compare different machines or settings.")
 def compare(a: Path, b: Path, across: bool) -> None:
-    """The configurations that sweeps A and B share, side by side."""
+    """Show the configurations that sweeps A and B share, side by side."""
     from localspec.bench.compare import compare as compared
     from localspec.bench.results_file import read_rows
     from localspec.bench.sweep_results import read_sweep
@@ -166,11 +166,11 @@ def compare(a: Path, b: Path, across: bool) -> None:
         click.echo(visible(f"differs: {words}"))
     _lines(table_lines(found.table, _width()))
     if found.n_only_one:
-        click.echo(f"{found.n_only_one} configurations are in one of them only")
+        click.echo(f"{found.n_only_one} configurations are in only one of the two")
 
 
 def _summary(sweep: SweepResults, folder: Path, limits: Limits) -> None:
-    """Table, chart and recommendation on stdout."""
+    """Table, chart and recommendation to stdout."""
     from localspec.bench.recommend import recommend
     from localspec.bench.report_sections import speed_table
     from localspec.bench.tables import chart_lines, table_lines
@@ -183,14 +183,15 @@ def _summary(sweep: SweepResults, folder: Path, limits: Limits) -> None:
     failed = {(c.target, c.draft): c.error for c in sweep.failed}
     for (target, draft), error in failed.items():
         click.echo(visible(f"localspec: not measured: {target} + {draft}: {error}"), err=True)
-    click.echo(f"localspec: {folder / 'report.html'} and report.md tell the rest", err=True)
+    click.echo(
+        f"localspec: the whole report is in {folder / 'report.html'} and report.md", err=True
+    )
     if not sweep.measured and not failed:
         raise EngineError(
-            "no pair was measured to its end yet: give the command of this sweep again, and it "
-            "goes on"
+            "no pair was measured completely yet: run the command of this sweep again to continue"
         )
     if not sweep.measured:
-        raise EngineError("nothing could be measured: every pair failed, as said above")
+        raise EngineError("nothing could be measured: every pair failed, for the reasons above")
 
 
 def _limits_of(max_memory: int | None, max_kl: float | None) -> Limits:

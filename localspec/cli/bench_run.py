@@ -54,8 +54,8 @@ def run_sweep(given: dict[str, Any]) -> tuple[SweepResults, Limits]:
             n = len(results.of_type("run"))
             click.echo(
                 f"localspec: stopped. Nothing that was measured is lost: {n} answers are in "
-                f"{results.path}. The same command goes on there; `localspec bench report "
-                f"{folder}` shows what there is",
+                f"{results.path}. The same command continues there; `localspec bench report "
+                f"{folder}` shows what there is so far",
                 err=True,
             )
             raise CancelledError("interrupted") from None
@@ -76,7 +76,7 @@ def plan_of(given: dict[str, Any]) -> Plan:
     quants = require_types((given["quants"] or "").split(","))
     if given["imatrix"] is not None:
         if not quants:
-            raise InvalidOptionError("--imatrix is for making levels: say which with --quants")
+            raise InvalidOptionError("--imatrix is for making levels: name them with --quants")
         read_importance(given["imatrix"])
     prompts = read_prompts(given["prompts"])
     if given["n_prompts"] is not None:
@@ -149,15 +149,14 @@ def _introduce(plan: Plan, results: ResultsFile, display: Display) -> None:
     n_before = len(results.of_type("run"))
     lossy = [c.label for c in (*plan.targets, *plan.drafts) if c.from_lossy]
     display.say(
-        f"targets: {len(plan.targets)}, each plain and with drafts: {len(plan.drafts)}; prompts: "
-        f"{len(plan.prompts)}, repetitions: {plan.repeat}; {plan.n_runs} answers of up to "
-        f"{plan.n_gen} tokens"
+        f"targets: {len(plan.targets)}, drafts: {len(plan.drafts)}, prompts: {len(plan.prompts)}, "
+        f"repetitions: {plan.repeat}; {plan.n_runs} answers of up to {plan.n_gen} tokens"
     )
     if n_before:
         display.say(f"continuing {results.path}: {n_before} answers are already there")
     if lossy:
         display.say(
-            "note: made from a source that was quantised already, for speed only: "
+            "note: made from a source that was already quantised, so for speed only: "
             + ", ".join(lossy)
         )
 
@@ -169,5 +168,5 @@ def _split(values: Sequence[str]) -> list[str]:
         whole = os.path.isfile(os.path.expanduser(value))  # a list may be too long for a path
         found += [value] if whole else [part.strip() for part in value.split(",") if part.strip()]
     if values and not found:
-        raise InvalidOptionError("a list of models is empty: give files or references")
+        raise InvalidOptionError("a list of models is empty: name files or references")
     return list(dict.fromkeys(found))

@@ -182,7 +182,7 @@ def test_a_stopped_sweep_goes_on_to_the_same_rows(
     n_kept = sum(row["type"] == "run" for row in read_rows(tmp_path))
     assert n_kept >= 4
     assert f"Nothing that was measured is lost: {n_kept} answers" in said
-    assert "The same command goes on there" in said
+    assert "The same command continues there" in said
     assert "Traceback" not in said
 
     run_until(command, environment, path, n_runs=n_kept + 4, how=signal.SIGKILL)
@@ -280,7 +280,7 @@ def test_rows_without_their_header_or_of_no_whole_pair_are_told(
     (tmp_path / "results.jsonl").write_text("".join(lines[:3]), "utf-8")
     code, _, stderr = call("bench", "report", tmp_path)
     assert code == 2
-    assert "no pair was measured to its end yet" in stderr
+    assert "no pair was measured completely yet" in stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="such names are Linux's alone")
@@ -310,18 +310,18 @@ def test_user_mistakes_are_told_before_a_model_is_loaded(
     for given, said in (
         (["--targets", "qwenn"], "no file and no catalog model"),
         (["--quants", "Q4_X"], "unknown quant type 'Q4_X'"),
-        (["--prompts", "nothing.jsonl"], "is no file and no suite"),
+        (["--prompts", "nothing.jsonl"], "is neither a file nor a suite"),
         (["--max-memory", "much"], "8G"),
         (["--max-memory", "9" * 400], "8G"),
-        (["--max-kl", "nan"], "no finite number"),
-        (["--temp", "inf"], "no finite number"),
-        (["--delay", "nan"], "no finite number"),
-        (["--prompts", "x" * 300], "is no file and no suite"),
+        (["--max-kl", "nan"], "not a finite number"),
+        (["--temp", "inf"], "not a finite number"),
+        (["--delay", "nan"], "not a finite number"),
+        (["--prompts", "x" * 300], "is neither a file nor a suite"),
         (["--targets", f"{'x' * 300}.gguf,b.gguf"], "there is no file"),
-        (["--text", os.devnull], "is no file"),
+        (["--text", os.devnull], "is not a regular file"),
         (["--text", str(short)], "220 bytes, and two chunks of 512 tokens"),
         (["--imatrix", __file__, "--quants", "Q4_0"], "no importance matrix in GGUF"),
-        (["--imatrix", __file__], "say which with --quants"),
+        (["--imatrix", __file__], "name them with --quants"),
         (["--n-draft", "99"], "1 to 32"),
         (["more.gguf"], "separate several files with commas"),
         (["report", "nowhere"], "holds no sweep"),

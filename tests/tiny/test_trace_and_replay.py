@@ -172,7 +172,7 @@ def test_audit_and_calibrate_on_the_command_line(
     pair = ["-m", tiny_target, "-md", tiny_draft, "-t", 1]
     for n_draft, said in (
         ((), "identical: 30 tokens"),
-        (("--n-draft", 3), "were drafted on the way"),
+        (("--n-draft", 3), "draft tokens were checked"),
         (("--n-draft", 0), "nothing was drafted, so this shows little"),
     ):
         code, stdout, _ = command("audit", "hello", *pair, "-n", 30, *n_draft)

@@ -66,5 +66,5 @@ def test_the_distance_of_two_rows_by_hand() -> None:
 def test_logits_that_are_no_numbers_are_an_error_with_a_name() -> None:
     row = np.zeros(5, np.float32)
     row[3] = np.nan
-    with pytest.raises(EngineError, match="no numbers"):
+    with pytest.raises(EngineError, match="not numbers"):
         log_softmax(row)
