@@ -71,7 +71,7 @@ def test_what_native_code_prints_is_not_the_reason(
 ) -> None:
     """A debugger that ggml starts at its end prints pages to stdout."""
     code = (
-        "import os, sys\nfrom localspec.llama import quantizing\n"
+        "import os, sys\nfrom localspec.llama import quantize as quantizing\n"
         "quantizing._write = lambda **given: (os.write(1, b'#0 trace'), os.abort())\n"
         "sys.exit(quantizing.main())"
     )
