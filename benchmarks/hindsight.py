@@ -14,7 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from localspec.bench.replay import Outcome, Recording, replay, replay_fixed
+from localspec.bench.replay import Outcome, replay, replay_fixed
+from localspec.bench.trace import Recording
 from localspec.control.costs import Costs
 from localspec.decoding.controller import Source
 from localspec.decoding.events import Round

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from hindsight import Hindsight, optimal
 
-from localspec.bench.replay import Recording, oracle, replay_adaptive, replay_fixed
-from localspec.bench.trace import read_trace, record
+from localspec.bench.replay import oracle, replay_adaptive, replay_fixed
+from localspec.bench.trace import Recording, read_trace, record
 from localspec.control.expected_value import Experience
 from localspec.models.references import pair_draft, resolve
 from localspec.session.options import LoadOptions
@@ -57,7 +57,7 @@ def report(folder: Path) -> str:
     """A Markdown table of shares, geometric means over the prompts of each category."""
     by_category: dict[str, list[Recording]] = defaultdict(list)
     for path in sorted(folder.glob("*.jsonl")):
-        by_category[path.stem.rsplit("-", 1)[0]].append(Recording(read_trace(path)))
+        by_category[path.stem.rsplit("-", 1)[0]].append(read_trace(path))
     experience = {True: Experience(), False: Experience()}
     for recordings in by_category.values():  # a first pass, so that no category comes cold
         for recording in recordings:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -175,15 +176,18 @@ def summarise(
     if not good:
         error = next((run["error"] for run in mine if "error" in run), "every answer was empty")
         return Configuration(**head, **facts, error=error, n_failed=len(mine))
-    plain = {_block(run): run for run in runs if run["setting"] == PLAIN and run.get("avg_ts")}
-    ts = _clusters(good, lambda run: run["avg_ts"])
-    speed = median_interval(ts)
+    plain = {
+        (run["prompt"], run["repetition"]): run["avg_ts"]
+        for run in runs
+        if run["setting"] == PLAIN and run.get("avg_ts")
+    }
+    speed = median_interval(_clusters(good, lambda run: run["avg_ts"]))
     gain = median_interval(_ratios(good, plain)) if setting != PLAIN else None
     ns = [run["avg_ns"] for run in good]
     rates = [run["avg_ts"] for run in good]
     decoding_s = sum(ns) / 1e9
-    judged = _total(run["judged_by_position"] for run in good)
-    accepted = _total(run["accepted_by_position"] for run in good)
+    judged = _total(good, "judged_by_position")
+    accepted = _total(good, "accepted_by_position")
     n_passes = sum(run["n_passes"] for run in good)
     assert speed is not None
     return Configuration(
@@ -223,24 +227,21 @@ def summarise(
     )
 
 
-def _ratios(good: Sequence[Row], plain: Mapping[Any, Row]) -> list[list[float]]:
-    """Speed over plain in the same block, clustered by prompt."""
-    paired = [run for run in good if _block(run) in plain]
-    return _clusters(paired, lambda run: run["avg_ts"] / plain[_block(run)]["avg_ts"])
+def _ratios(good: Sequence[Row], plain: Mapping[tuple[str, int], float]) -> list[list[float]]:
+    """Speed over plain of the same prompt and repetition, clustered by prompt."""
+    paired = [run for run in good if (run["prompt"], run["repetition"]) in plain]
+    return _clusters(paired, lambda r: r["avg_ts"] / plain[r["prompt"], r["repetition"]])
 
 
 def _sum_min(rows: Sequence[Row]) -> float | None:
-    found = [
-        (row["sum_min"], row["n_gen"])
-        for row in rows
-        if row["type"] == "prediction" and row["sum_min"] is not None
-    ]
-    n = sum(n for _, n in found)
-    return sum(value * n for value, n in found) / n if n else None
+    """Over the tokens of all answers that were read again."""
+    found = [r for r in rows if r["type"] == "prediction" and r["sum_min"] is not None]
+    n = sum(row["n_gen"] for row in found)
+    return sum(row["sum_min"] * row["n_gen"] for row in found) / n if n else None
 
 
 def _by_category(
-    good: Sequence[Row], plain: Mapping[Any, Row], *, is_plain: bool
+    good: Sequence[Row], plain: Mapping[tuple[str, int], float], *, is_plain: bool
 ) -> dict[str, dict[str, float | None]]:
     found: dict[str, dict[str, float | None]] = {}
     for category in dict.fromkeys(run["category"] for run in good):
@@ -253,27 +254,19 @@ def _by_category(
     return found
 
 
-def _block(run: Row) -> tuple[str, int]:
-    return run["prompt"], run["repetition"]
-
-
-def _clusters(runs: Sequence[Row], value: Any) -> list[list[float]]:
+def _clusters(runs: Sequence[Row], value: Callable[[Row], float]) -> list[list[float]]:
     by_prompt: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         by_prompt[run["prompt"]].append(value(run))
     return list(by_prompt.values())
 
 
-def _total(lists: Any) -> tuple[int, ...]:
-    total: list[int] = []
-    for counts in lists:
-        total += [0] * (len(counts) - len(total))
-        for i, count in enumerate(counts):
-            total[i] += count
-    return tuple(total)
+def _total(runs: Sequence[Row], name: str) -> tuple[int, ...]:
+    """Counts by position, over runs whose drafts were not equally long."""
+    return tuple(map(sum, zip_longest(*(run[name] for run in runs), fillvalue=0)))
 
 
-def _median(values: Any) -> float | None:
+def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from localspec.bench.replay import FIXED_LENGTHS, Recording, replay_all, top_overlap
-from localspec.bench.trace import Trace
+from localspec.bench.replay import FIXED_LENGTHS, replay_all
+from localspec.bench.trace import Recording, top_overlap
 from localspec.control.costs import Costs
 from localspec.decoding.teacher_forcing import Position
 from localspec.sampling.chain import distribution
@@ -51,7 +51,7 @@ def predict(
     draft model. sampled: as sampled_speed_ups() gives it.
     """
     header = {"prompt_ids": list(prompt_ids), "greedy": is_greedy, "costs": costs}
-    recording = Recording(Trace(header, (), tuple(positions)))
+    recording = Recording(header, positions)
     outcomes = replay_all(recording, sorted({*FIXED_LENGTHS, *n_drafts}))
     plain = outcomes.pop("plain").tokens_per_s
     overlaps = [top_overlap(at.p, at.q) for at in positions if at.q is not None]

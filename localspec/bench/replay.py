@@ -14,27 +14,23 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from localspec.bench.trace import Trace
+from localspec.bench.trace import Recording
 from localspec.control.costs import Costs
 from localspec.control.expected_value import ExpectedValueController, Experience
 from localspec.decoding.controller import Controller, FixedController, Pace
 from localspec.decoding.draft import Draft
 from localspec.decoding.events import Round, RoundToken, Verdict
-from localspec.decoding.teacher_forcing import Position
 from localspec.drafting.copies import Copies, Running
 from localspec.sampling.distribution import Distribution
-from localspec.sampling.raw_law import Top
 
 __all__ = [
     "FIXED_LENGTHS",
     "Outcome",
-    "Recording",
     "oracle",
     "replay",
     "replay_adaptive",
     "replay_all",
     "replay_fixed",
-    "top_overlap",
 ]
 
 FIXED_LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -55,56 +51,6 @@ class Outcome:
     def tokens_per_s(self) -> float:
         """The speed that the recorded costs give."""
         return self.n_tokens / self.seconds if self.seconds else 0.0
-
-
-class Recording:
-    """A trace made ready for replays."""
-
-    def __init__(self, trace: Trace) -> None:
-        self.prompt_ids = trace.prompt_ids
-        self.positions: Sequence[Position] = trace.positions
-        self.tokens = [position.token for position in trace.positions]
-        self.is_greedy = trace.is_greedy
-        self.has_draft = trace.positions[0].q is not None
-        self._header = trace.header
-
-    def costs(self) -> Costs:
-        """A fresh copy of the recorded tables."""
-        costs = Costs()
-        costs.target.load_json(self._header["costs"]["target"])
-        costs.draft.load_json(self._header["costs"]["draft"])
-        return costs
-
-    def guess(self, i: int) -> int:
-        """What the draft model would have said before answer token i."""
-        q = self.positions[i].q
-        return q.ids[0] if q is not None else -1
-
-    def confidence(self, i: int) -> float:
-        """The draft's top probability there."""
-        q = self.positions[i].q
-        return q.probs[0] if q is not None else 0.0
-
-    def chance(self, i: int) -> float:
-        """How likely the draft's guess for answer token i is right: 0 or 1 when greedy."""
-        q, p = self.positions[i].q, self.positions[i].p
-        if q is None:
-            return 0.0
-        if self.is_greedy:
-            return float(q.ids[0] == self.positions[i].token)
-        return top_overlap(p, q)
-
-    def run(self, i: int) -> int:
-        """How many guesses from answer token i on are right in a row (greedy)."""
-        n = 0
-        while i + n < len(self.tokens) and self.chance(i + n) == 1.0:
-            n += 1
-        return n
-
-
-def top_overlap(p: Top, q: Top) -> float:
-    """Σ min(p, q) over the most probable tokens: a lower bound by the mass that these leave out."""
-    return sum(min(p.prob(token), share) for token, share in zip(q.ids, q.probs, strict=True))
 
 
 class _RecordedModel:

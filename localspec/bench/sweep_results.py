@@ -23,16 +23,11 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PredictionCheck:
-    """A prediction beside the live runs of the same prompt: tokens/s both, speed-up both."""
+    """Tokens/s that were predicted, and the live ones of the same prompt and setting."""
 
-    target: str
-    draft: str
     setting: str
-    prompt: str
     predicted_ts: float
     live_ts: float
-    predicted_speed_up: float
-    live_speed_up: float
 
     @property
     def error(self) -> float:
@@ -205,6 +200,10 @@ def _pair(row: Row) -> tuple[str, str]:
     return row["target"], row["draft"]
 
 
+def _answer(row: Row) -> tuple[str, str, str]:
+    return row["target"], row["draft"], row["prompt"]
+
+
 def _plain(runs: Sequence[Row]) -> dict[str, Interval]:
     by_target: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
@@ -218,28 +217,14 @@ def _checks(predictions: Sequence[Row], runs: Sequence[Row]) -> list[PredictionC
     live: dict[tuple[str, str, str], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         if run.get("avg_ts"):
-            live[run["target"], run["draft"], run["prompt"]][run["setting"]].append(run)
+            live[_answer(run)][run["setting"]].append(run)
     found = []
     for row in predictions:
-        settings = live[row["target"], row["draft"], row["prompt"]]
-        plain = {run["repetition"]: run["avg_ts"] for run in settings.pop(PLAIN, [])}
+        settings = live[_answer(row)]
+        plain = {run["repetition"] for run in settings.pop(PLAIN, [])}
         for setting, made in settings.items():
             ratio = row["speed_up"].get(predicted_name(setting, made[0]["drafter"]))
-            ratios = [
-                r["avg_ts"] / plain[r["repetition"]] for r in made if r["repetition"] in plain
-            ]
-            if ratio is None or not ratios:
-                continue
-            found.append(
-                PredictionCheck(
-                    row["target"],
-                    row["draft"],
-                    setting,
-                    row["prompt"],
-                    ratio * row["plain_ts"],
-                    statistics.median(run["avg_ts"] for run in made),
-                    ratio,
-                    statistics.median(ratios),
-                )
-            )
+            if ratio is not None and any(run["repetition"] in plain for run in made):
+                live_ts = statistics.median(run["avg_ts"] for run in made)
+                found.append(PredictionCheck(setting, ratio * row["plain_ts"], live_ts))
     return found

@@ -7,11 +7,11 @@ JSON lines with a `type`: `trace` first (what was run, and the cost tables), the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from localspec.control.costs import Costs
 from localspec.decoding.event_json import as_json
 from localspec.decoding.events import Event, Finished
 from localspec.decoding.teacher_forcing import Position
@@ -20,28 +20,61 @@ from localspec.sampling.raw_law import Top
 from localspec.session.options import Options, parse
 from localspec.session.session import Prompt, Session
 
-__all__ = ["Trace", "read_trace", "record", "write_trace"]
+__all__ = ["Recording", "read_trace", "record", "top_overlap"]
 
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """One recorded answer. header: what was run. costs: T and D as Costs.to_json wrote them."""
+class Recording:
+    """One recorded answer. positions: at least one; both models' laws before each token of it.
 
-    header: Mapping[str, Any]
-    events: tuple[Mapping[str, Any], ...]
-    positions: tuple[Position, ...]
+    header: what was run, with `prompt_ids`, `greedy` and `costs` (as Costs.to_json() wrote them).
+    """
 
-    @property
-    def is_greedy(self) -> bool:
-        """True when the answer was decoded greedily, so that replays are exact."""
-        return bool(self.header["greedy"])
+    def __init__(self, header: Mapping[str, Any], positions: Sequence[Position]) -> None:
+        self.header, self.positions = header, positions
+        self.prompt_ids: list[int] = list(header["prompt_ids"])
+        self.tokens = [position.token for position in positions]
+        self.is_greedy = bool(header["greedy"])
+        self.has_draft = positions[0].q is not None
 
-    @property
-    def prompt_ids(self) -> list[int]:
-        """The prompt."""
-        return list(self.header["prompt_ids"])
+    def costs(self) -> Costs:
+        """A fresh copy of the recorded tables."""
+        costs = Costs()
+        costs.target.load_json(self.header["costs"]["target"])
+        costs.draft.load_json(self.header["costs"]["draft"])
+        return costs
+
+    def guess(self, i: int) -> int:
+        """What the draft model would have said before answer token i."""
+        q = self.positions[i].q
+        return q.ids[0] if q is not None else -1
+
+    def confidence(self, i: int) -> float:
+        """The draft's top probability there."""
+        q = self.positions[i].q
+        return q.probs[0] if q is not None else 0.0
+
+    def chance(self, i: int) -> float:
+        """How likely the draft's guess for answer token i is right: 0 or 1 when greedy."""
+        q, p = self.positions[i].q, self.positions[i].p
+        if q is None:
+            return 0.0
+        if self.is_greedy:
+            return float(q.ids[0] == self.positions[i].token)
+        return top_overlap(p, q)
+
+    def run(self, i: int) -> int:
+        """How many guesses from answer token i on are right in a row (greedy)."""
+        n = 0
+        while i + n < len(self.tokens) and self.chance(i + n) == 1.0:
+            n += 1
+        return n
+
+
+def top_overlap(p: Top, q: Top) -> float:
+    """Σ min(p, q) over the most probable tokens: a lower bound by the mass that these leave out."""
+    return sum(min(p.prob(token), share) for token, share in zip(q.ids, q.probs, strict=True))
 
 
 def record(
@@ -70,43 +103,35 @@ def record(
         "prompt_ids": session.encode(prompt),
         "costs": session.costs.to_json(),
     }
-    write_trace(path, header, events, session.read_positions(prompt, finished.token_ids))
-
-
-def write_trace(
-    path: Path,
-    header: Mapping[str, Any],
-    events: Iterable[Event],
-    positions: Iterable[Position],
-) -> None:
-    """Write a whole trace. Raises InvalidOptionError when the file cannot be written."""
+    positions = session.read_positions(prompt, finished.token_ids)
+    rows = [{"type": "trace", "version": VERSION, **header}, *map(as_json, events)]
+    rows += map(_position_row, positions)
     try:
         with path.open("w", encoding="utf-8") as out:
-            for line in _lines(header, events, positions):
-                out.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+            for row in rows:
+                out.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
     except OSError as error:
         raise InvalidOptionError(f"the trace could not be written: {error}") from None
 
 
-def read_trace(path: Path) -> Trace:
+def read_trace(path: Path) -> Recording:
     """Read a trace. Raises InvalidOptionError for a file that is none, or an unfinished one."""
-    header: Mapping[str, Any] | None = None
-    events: list[Mapping[str, Any]] = []
-    positions: list[Position] = []
     try:
-        with path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                found = json.loads(line)
-                kind = found["type"]
-                if number == 1:
-                    if kind != "trace" or found["version"] != VERSION:
-                        raise ValueError("its first line is not of this version")
-                    header = found
-                elif kind == "position":
-                    q = _top(found["q"]) if found["q"] is not None else None
-                    positions.append(Position(int(found["token"]), _top(found["p"]), q))
-                else:
-                    events.append(found)
+        lines = path.read_text("utf-8").split("\n")  # splitlines() also cuts at U+2028
+        header, *rows = [json.loads(line) for line in lines if line] or [{"type": "nothing"}]
+        if header["type"] != "trace" or header["version"] != VERSION:
+            raise ValueError("its first line is not of this version")
+        positions = [
+            Position(
+                int(row["token"]), _top(row["p"]), None if row["q"] is None else _top(row["q"])
+            )
+            for row in rows
+            if row["type"] == "position"
+        ]
+        if positions:
+            recording = Recording(header, positions)
+            recording.costs()
+            return recording
     except OSError as error:
         raise InvalidOptionError(f"the trace could not be read: {error}") from None
     except (
@@ -118,27 +143,19 @@ def read_trace(path: Path) -> Trace:
         RecursionError,
     ) as error:
         raise InvalidOptionError(f"{path} is not a trace written by localspec: {error}") from None
-    if header is None or not positions:
-        raise InvalidOptionError(
-            f"{path} holds no positions: the recording was not finished, or the answer was empty"
-        )
-    return Trace(header, tuple(events), tuple(positions))
+    raise InvalidOptionError(
+        f"{path} holds no positions: the recording was not finished, or the answer was empty"
+    )
 
 
-def _lines(
-    header: Mapping[str, Any], events: Iterable[Event], positions: Iterable[Position]
-) -> Iterable[Mapping[str, Any]]:
-    yield {"type": "trace", "version": VERSION, **header}
-    for event in events:
-        yield as_json(event)
-    for position in positions:
-        yield {
-            "type": "position",
-            "token": position.token,
-            "draft_argmax": position.q.ids[0] if position.q else None,
-            "p": _json(position.p),
-            "q": _json(position.q) if position.q else None,
-        }
+def _position_row(position: Position) -> dict[str, Any]:
+    return {
+        "type": "position",
+        "token": position.token,
+        "draft_argmax": position.q.ids[0] if position.q else None,
+        "p": _json(position.p),
+        "q": _json(position.q) if position.q else None,
+    }
 
 
 def _json(top: Top) -> dict[str, Any]:

@@ -13,12 +13,11 @@ __all__ = ["replay"]
 @click.argument("trace", type=click.Path(path_type=Path))
 def replay(trace: Path) -> None:
     """Expected tokens per second of other ways of drafting, for a TRACE made by `run --trace`."""
-    from localspec.bench.replay import Recording, replay_all
+    from localspec.bench.replay import replay_all
     from localspec.bench.trace import read_trace
 
-    found = read_trace(trace)
-    recording = Recording(found)
-    header = found.header
+    recording = read_trace(trace)
+    header = recording.header
     click.echo(
         f"{header.get('target')} + {header.get('draft') or 'no draft model'}, "
         f"{header.get('device')}, {header.get('n_threads')} threads, "

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.bench.replay import Recording, oracle, replay_adaptive, replay_all, replay_fixed
+from localspec.bench.replay import oracle, replay_adaptive, replay_all, replay_fixed
 from localspec.bench.trace import read_trace, record
 from localspec.decoding.teacher_forcing import read_positions
 from localspec.errors import InvalidOptionError
@@ -42,7 +42,7 @@ def recorded(session: Session, path: Path, **options: object) -> Path:
 def test_a_greedy_replay_of_a_fixed_length_is_exact(
     loose_pair: Session, greedy: Path, n_draft: int
 ) -> None:
-    recording = Recording(read_trace(greedy))
+    recording = read_trace(greedy)
     real = loose_pair.complete(
         PROMPT,
         temperature=0.0,
@@ -58,7 +58,7 @@ def test_a_greedy_replay_of_a_fixed_length_is_exact(
 
 
 def test_nothing_beats_the_oracle(greedy: Path) -> None:
-    recording = Recording(read_trace(greedy))
+    recording = read_trace(greedy)
     best = oracle(recording)
     plain = replay_fixed(recording, 0)
     assert best.seconds < plain.seconds
@@ -69,7 +69,7 @@ def test_nothing_beats_the_oracle(greedy: Path) -> None:
 
 
 def test_the_best_causal_rule_is_at_least_as_good_as_plain(greedy: Path) -> None:
-    recording = Recording(read_trace(greedy))
+    recording = read_trace(greedy)
     assert optimal(recording).seconds <= replay_fixed(recording, 0).seconds
 
 
@@ -93,7 +93,7 @@ def test_a_sampled_answer_gives_estimates_and_no_oracle(
     loose_pair: Session, tmp_path: Path
 ) -> None:
     path = recorded(loose_pair, tmp_path / "s.jsonl", temperature=1.0, drafter="model")
-    rows = replay_all(Recording(read_trace(path)), (1, 4))
+    rows = replay_all(read_trace(path), (1, 4))
     assert "oracle, model" not in rows
     assert rows["plain"].n_passes == 50
     assert rows["fixed 4"].n_passes < 50
