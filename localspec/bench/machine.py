@@ -9,47 +9,28 @@ import os
 import platform
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from localspec import __version__
 from localspec.llama.devices import engine_identity, list_devices
 
-__all__ = ["Machine", "power_source", "this_machine"]
+__all__ = ["machine_row", "power_source"]
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """cpu_info, gpu_info: as llama-bench calls them. engine: of llama-cpp-python."""
-
-    cpu_info: str
-    gpu_info: str
-    n_cpus: int
-    memory_bytes: int | None
-    system: str
-    python: str
-    engine: str
-    localspec: str
-
-    def as_row(self) -> dict[str, Any]:
-        """The JSON object of it."""
-        return asdict(self)
-
-
-def this_machine() -> Machine:
-    """Where this process runs."""
+def machine_row() -> dict[str, Any]:
+    """Where this process runs. cpu_info, gpu_info: as llama-bench calls them."""
     gpus = [device.description for device in list_devices() if device.kind in ("gpu", "igpu")]
-    return Machine(
-        cpu_info=_cpu(),
-        gpu_info=", ".join(gpus),
-        n_cpus=os.cpu_count() or 1,
-        memory_bytes=_memory(),
-        system=f"{platform.system()} {platform.machine()}",
-        python=platform.python_version(),
-        engine=f"llama-cpp-python {engine_identity()[0]}",
-        localspec=__version__,
-    )
+    return {
+        "cpu_info": _cpu(),
+        "gpu_info": ", ".join(gpus),
+        "n_cpus": os.cpu_count() or 1,
+        "memory_bytes": _memory(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "engine": f"llama-cpp-python {engine_identity()[0]}",
+        "localspec": __version__,
+    }
 
 
 def power_source() -> str | None:

@@ -86,8 +86,7 @@ def _speed_quality(sweep: SweepResults) -> Any:
     figure, axes = _axes(6, 4)
     front = pareto(points)
     axes.plot(
-        [points[i][0] for i in front],
-        [points[i][1] for i in front],
+        *zip(*(points[i] for i in front), strict=True),
         color="#999999",
         marker="o",
         linewidth=1.5,
@@ -123,13 +122,9 @@ def _speed_up(sweep: SweepResults) -> Any:
     if np.isnan(values).all():
         return None
     names = ["no draft: copies" if d == NO_DRAFT else _draft(sweep, d) for d in drafts]
-    longest = (
-        max(map(len, names)),
-        max(len(_target(sweep, t)) for t in targets),
-    )
-    figure, axes = _axes(
-        1.5 + 0.9 * len(targets) + 0.09 * longest[0], 1.4 + 0.5 * len(drafts) + 0.04 * longest[1]
-    )
+    target_names = [_target(sweep, target) for target in targets]
+    width = 1.5 + 0.9 * len(targets) + 0.09 * max(map(len, names))
+    figure, axes = _axes(width, 1.4 + 0.5 * len(drafts) + 0.04 * max(map(len, target_names)))
     reach = max(0.1, float(np.nanmax(np.abs(values - 1.0))))
     image = axes.imshow(values, cmap="PuOr_r", vmin=1.0 - reach, vmax=1.0 + reach, aspect="auto")
     for i in range(len(drafts)):
@@ -138,10 +133,8 @@ def _speed_up(sweep: SweepResults) -> Any:
             dark = abs(values[i, j] - 1.0) > 0.6 * reach
             axes.text(j, i, text, ha="center", va="center", color="white" if dark else "black")
     axes.set_yticks(range(len(drafts)), names, fontsize=_SMALL, parse_math=False)
-    axes.set_xticks(
-        range(len(targets)), [_target(sweep, t) for t in targets], fontsize=_SMALL, rotation=20,
-        ha="right", parse_math=False,
-    )  # fmt: skip
+    axes.set_xticks(range(len(targets)), target_names, fontsize=_SMALL, rotation=20, ha="right",
+                    parse_math=False)  # fmt: skip
     axes.set_xlabel("target")
     axes.set_ylabel("draft")
     figure.colorbar(image, ax=axes, label="times plain")
@@ -149,24 +142,19 @@ def _speed_up(sweep: SweepResults) -> Any:
 
 
 def _acceptance(sweep: SweepResults) -> Any:
-    drafting = [
-        c for c in sweep.measured if c.has_draft_model and max(c.judged_by_position, default=0) >= 5
-    ]
+    drafting = [c for c in sweep.measured if c.has_draft_model]
     drafting.sort(key=lambda c: c.setting != "auto")  # the controller's come first
-    if not drafting:
+    lines = []
+    for c in drafting:
+        pairs = list(zip(c.accepted_by_position, c.judged_by_position, strict=True))[:16]
+        rates = [(k, a / n) for k, (a, n) in enumerate(pairs, 1) if n >= 5]
+        lines.append((_setting(sweep, c), rates))
+    drawn = _lines(lines, "position in the draft (where five or more were judged)")
+    if drawn is None:
         return None
-    figure, axes = _axes(6, 3.8)
-    for i, c in enumerate(drafting[:_MOST_LINES]):
-        pairs = zip(c.accepted_by_position, c.judged_by_position, strict=True)
-        rates = [(k, a / j) for k, (a, j) in enumerate(pairs, 1) if j >= 5 and k <= 16]
-        if rates:
-            name = f"{_target(sweep, c.target)} + {_draft(sweep, c.draft)}, {c.setting}"
-            axes.plot(*zip(*rates, strict=True), **_line(i), label=name)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_xlabel("position in the draft (where five or more were judged)")
+    figure, axes = drawn
     axes.set_ylabel("acceptance rate")
     axes.set_ylim(0, 1.02)
-    _legend(axes)
     return figure
 
 
@@ -174,19 +162,34 @@ def _costs(sweep: SweepResults) -> Any:
     tables: dict[str, dict[str, float]] = {}
     for (target, _), pair in sweep.pairs.items():
         tables.setdefault(target, pair.get("t_ms") or {})
-    tables = {target: found for target, found in tables.items() if found}
-    if not tables:
+    lines = [
+        (_target(sweep, target), sorted((int(n), ms) for n, ms in found.items() if int(n) <= 17))
+        for target, found in tables.items()
+    ]
+    drawn = _lines(lines, "n, tokens of one decode")
+    if drawn is None:
         return None
-    figure, axes = _axes(6, 3.8)
-    for i, (target, found) in enumerate(list(tables.items())[:_MOST_LINES]):
-        points = sorted((int(n), ms) for n, ms in found.items() if int(n) <= 17)
-        axes.plot(*zip(*points, strict=True), **_line(i), label=_target(sweep, target))
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_xlabel("n, tokens of one decode")
+    figure, axes = drawn
     axes.set_ylabel("T(n), milliseconds")
     axes.set_ylim(bottom=0)
-    _legend(axes)
     return figure
+
+
+def _lines(lines: Sequence[tuple[str, Sequence[tuple[int, float]]]], along: str) -> Any:
+    """Figure and axes with the first of the named lines that have points; None without any."""
+    lines = [(name, points) for name, points in lines if points][:_MOST_LINES]
+    if not lines:
+        return None
+    figure, axes = _axes(6, 3.8)
+    for i, (name, points) in enumerate(lines):
+        colour, mark = _COLOURS[i % len(_COLOURS)], _MARKS[i % len(_MARKS)]
+        axes.plot(*zip(*points, strict=True), color=colour, marker=mark, markersize=4,
+                  linewidth=1.4, label=name)  # fmt: skip
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_xlabel(along)
+    for text in axes.legend(frameon=False, fontsize=_SMALL).get_texts():
+        text.set_parse_math(False)
+    return figure, axes
 
 
 def _time(sweep: SweepResults) -> Any:
@@ -201,7 +204,7 @@ def _time(sweep: SweepResults) -> Any:
         axes.barh(range(len(found)), shares, left=left, color=_COLOURS[i], label=part,
                   hatch=("//", "", "..")[i], edgecolor="white")  # fmt: skip
         left = [a + b for a, b in zip(left, shares, strict=True)]
-    names = [f"{_target(sweep, c.target)} + {_draft(sweep, c.draft)}, {c.setting}" for c in found]
+    names = [_setting(sweep, c) for c in found]
     axes.set_yticks(range(len(found)), names, fontsize=_SMALL, parse_math=False)
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
@@ -212,19 +215,8 @@ def _time(sweep: SweepResults) -> Any:
     return figure
 
 
-def _line(i: int) -> dict[str, Any]:
-    return {
-        "color": _COLOURS[i % len(_COLOURS)],
-        "marker": _MARKS[i % len(_MARKS)],
-        "markersize": 4,
-        "linewidth": 1.4,
-    }
-
-
-def _legend(axes: Any) -> None:
-    legend = axes.legend(frameon=False, fontsize=_SMALL)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+def _setting(sweep: SweepResults, c: Configuration) -> str:
+    return f"{_target(sweep, c.target)} + {_draft(sweep, c.draft)}, {c.setting}"
 
 
 def _target(sweep: SweepResults, label: str) -> str:
@@ -232,6 +224,6 @@ def _target(sweep: SweepResults, label: str) -> str:
 
 
 def _draft(sweep: SweepResults, label: str) -> str:
-    return (
-        "no draft" if label == NO_DRAFT else cut_middle(short_drafts(sweep)[label], _LONGEST_NAME)
-    )
+    if label == NO_DRAFT:
+        return "no draft"
+    return cut_middle(short_drafts(sweep)[label], _LONGEST_NAME)

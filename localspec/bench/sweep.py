@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any
 
 from localspec.bench.configuration import Configuration, summarise
-from localspec.bench.machine import this_machine
+from localspec.bench.machine import machine_row
 from localspec.bench.measure import PairWork, measure_pair
 from localspec.bench.model_files import changed_since, file_row, is_replaced
 from localspec.bench.plan import PairPlan, Plan
@@ -217,7 +217,7 @@ class Sweep:
             "n_drafts": list(plan.n_drafts),
             "delay_s": plan.delay_s,
             "loading": dict(plan.loading),
-            "machine": this_machine().as_row(),
+            "machine": machine_row(),
         }
 
 
