@@ -15,7 +15,6 @@ import click
 from localspec.visible import visible
 
 if TYPE_CHECKING:
-    from localspec.bench.recommend import Limits
     from localspec.bench.sweep_results import SweepResults
 
 __all__ = ["bench"]
@@ -130,8 +129,7 @@ def bench(ctx: click.Context, /, **given: Any) -> None:
         return
     from localspec.cli.bench_run import run_sweep
 
-    sweep, limits = run_sweep(given)
-    _summary(sweep, given["out"], limits)
+    _report(run_sweep(given), given["out"], given["max_memory"], given["max_kl"])
 
 
 @bench.command()
@@ -139,15 +137,10 @@ def bench(ctx: click.Context, /, **given: Any) -> None:
 @_limits
 def report(folder: Path, max_memory: int | None, max_kl: float | None) -> None:
     """Write the report, CSV and plots of FOLDER again; no model is loaded."""
-    from localspec.bench.report import write_report
     from localspec.bench.results_file import read_rows
     from localspec.bench.sweep_results import read_sweep
 
-    sweep = read_sweep(read_rows(folder))
-    limits = _limits_of(max_memory, max_kl)
-    for note in write_report(sweep, folder, limits):
-        click.echo(f"localspec: note: {visible(note)}", err=True)
-    _summary(sweep, folder, limits)
+    _report(read_sweep(read_rows(folder)), folder, max_memory, max_kl)
 
 
 @bench.command()
@@ -169,35 +162,35 @@ def compare(a: Path, b: Path, across: bool) -> None:
         click.echo(f"{found.n_only_one} configurations are in only one of the two")
 
 
-def _summary(sweep: SweepResults, folder: Path, limits: Limits) -> None:
-    """Table, chart and recommendation to stdout."""
-    from localspec.bench.recommend import recommend
+def _report(
+    sweep: SweepResults, folder: Path, max_memory: int | None, max_kl: float | None
+) -> None:
+    """Write the files; table, chart and recommendation to stdout."""
+    from localspec.bench.recommend import Limits, recommend
+    from localspec.bench.report import write_report
     from localspec.bench.report_sections import speed_table
     from localspec.bench.tables import chart_lines, table_lines
     from localspec.errors import EngineError
 
+    limits = Limits(max_memory_bytes=max_memory, max_kl=max_kl)
+    for note in write_report(sweep, folder, limits):
+        click.echo(f"localspec: note: {visible(note)}", err=True)
     _lines([*table_lines(speed_table(sweep), _width()), ""])
     _lines([*chart_lines(sweep, _width()), ""])
-    for sentence in recommend(sweep, limits).sentences:
-        click.echo(visible(f"- {sentence}"))
+    _lines([f"- {sentence}" for sentence in recommend(sweep, limits).sentences])
     failed = {(c.target, c.draft): c.error for c in sweep.failed}
     for (target, draft), error in failed.items():
         click.echo(visible(f"localspec: not measured: {target} + {draft}: {error}"), err=True)
     click.echo(
         f"localspec: the whole report is in {folder / 'report.html'} and report.md", err=True
     )
-    if not sweep.measured and not failed:
-        raise EngineError(
-            "no pair was measured completely yet: run the command of this sweep again to continue"
-        )
     if not sweep.measured:
-        raise EngineError("nothing could be measured: every pair failed, for the reasons above")
-
-
-def _limits_of(max_memory: int | None, max_kl: float | None) -> Limits:
-    from localspec.bench.recommend import Limits
-
-    return Limits(max_memory_bytes=max_memory, max_kl=max_kl)
+        raise EngineError(
+            "nothing could be measured: every pair failed, for the reasons above"
+            if failed
+            else "no pair was measured completely yet: run the command of this sweep again to "
+            "continue"
+        )
 
 
 def _lines(lines: Sequence[str]) -> None:

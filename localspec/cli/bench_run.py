@@ -16,8 +16,6 @@ from localspec.bench.model_files import ModelFile, model_file, unique_labels
 from localspec.bench.plan import NO_DRAFT, Plan
 from localspec.bench.prompts import read_prompts, select
 from localspec.bench.quality_sweep import QualitySweep
-from localspec.bench.recommend import Limits
-from localspec.bench.report import write_report
 from localspec.bench.results_file import ResultsFile
 from localspec.bench.sweep import Sweep
 from localspec.bench.sweep_results import SweepResults, read_sweep
@@ -28,7 +26,6 @@ from localspec.errors import CancelledError, InvalidOptionError
 from localspec.llama.importance import read_importance
 from localspec.models.references import locate, pair_draft
 from localspec.session.options import LoadOptions, parse
-from localspec.visible import visible
 
 __all__ = ["plan_of", "run_sweep"]
 
@@ -37,10 +34,9 @@ _LOADING = ("n_ctx", "n_batch", "n_threads", "n_gpu_layers", "n_gpu_layers_draft
 DEFAULT = "default"
 
 
-def run_sweep(given: dict[str, Any]) -> tuple[SweepResults, Limits]:
-    """Plan, measure, and write the report; the sweep and the limits that were given."""
+def run_sweep(given: dict[str, Any]) -> SweepResults:
+    """Plan and measure; all that the folder holds then."""
     folder: Path = given["out"]
-    limits = Limits(max_memory_bytes=given["max_memory"], max_kl=given["max_kl"])
     plan = plan_of(given)
     with ResultsFile(folder) as results:
         try:
@@ -59,10 +55,7 @@ def run_sweep(given: dict[str, Any]) -> tuple[SweepResults, Limits]:
                 err=True,
             )
             raise CancelledError("interrupted") from None
-        sweep = read_sweep(results.rows)
-    for note in write_report(sweep, folder, limits):
-        click.echo(f"localspec: note: {visible(note)}", err=True)
-    return sweep, limits
+        return read_sweep(results.rows)
 
 
 def plan_of(given: dict[str, Any]) -> Plan:
