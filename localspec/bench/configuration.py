@@ -30,6 +30,38 @@ _OF_PAIR = ("model_type", "model_n_params", "draft_type", "draft_size", "n_gpu_l
             "peak_rss_bytes", "vram_bytes", "t_ms", "d_ms")  # fmt: skip
 
 
+_N_DRAWS = 2000
+_LEVEL = 0.95
+_FEWEST = 5  # the range of so many samples holds their median 94 times in 100
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A median, and the 95 % interval around it; None where there are too few samples for one."""
+
+    median: float
+    low: float | None
+    high: float | None
+
+    def times(self, factor: float) -> Interval:
+        """The same in another unit."""
+        if self.low is None or self.high is None:
+            return Interval(self.median * factor, None, None)
+        return Interval(self.median * factor, self.low * factor, self.high * factor)
+
+    def overlaps(self, other: Interval) -> bool | None:
+        """None where one of them has no bounds."""
+        if self.low is None or self.high is None or other.low is None or other.high is None:
+            return None
+        return self.low <= other.high and other.low <= self.high
+
+    def shown(self, spec: str) -> str:
+        """Such as `1.20 [1.10, 1.30]`; the median alone without bounds."""
+        if self.low is None or self.high is None:
+            return f"{self.median:{spec}}"
+        return f"{self.median:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
+
+
 class RowFields:
     """A dataclass whose fields are those of a row of type `row_type`."""
 
@@ -130,6 +162,20 @@ class Configuration(RowFields):
     def key(self) -> tuple[str, str, str]:
         """What makes a configuration the same one in two sweeps."""
         return self.target, self.draft, self.setting
+
+    @property
+    def tokens_per_s(self) -> Interval | None:
+        """median_ts with its bounds."""
+        if self.median_ts is None:
+            return None
+        return Interval(self.median_ts, self.median_ts_low, self.median_ts_high)
+
+    @property
+    def times_plain(self) -> Interval | None:
+        """speed_up with its bounds."""
+        if self.speed_up is None:
+            return None
+        return Interval(self.speed_up, self.speed_up_low, self.speed_up_high)
 
     @property
     def verdict(self) -> str:
@@ -269,20 +315,6 @@ def _total(runs: Sequence[Row], name: str) -> tuple[int, ...]:
 def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
-
-
-_N_DRAWS = 2000
-_LEVEL = 0.95
-_FEWEST = 5  # the range of so many samples holds their median 94 times in 100
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A median, and the 95 % interval around it; None where there are too few samples for one."""
-
-    median: float
-    low: float | None
-    high: float | None
 
 
 def median_interval(clusters: Sequence[Sequence[float]], *, seed: int = 0) -> Interval | None:

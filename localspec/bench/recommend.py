@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localspec.bench.configuration import Configuration
+from localspec.bench.configuration import Configuration, Interval
 from localspec.bench.plan import PLAIN
 from localspec.bench.sweep_results import SweepResults
 
@@ -56,7 +56,7 @@ def recommend(sweep: SweepResults, limits: Limits | None = None) -> Recommendati
         words = "Nothing could be measured" if sweep.failed else "No pair was measured completely"
         return Recommendation((f"{words}, so nothing is recommended.",))
     fastest = ranked[0]
-    sentences = [f"Fastest: {_told(sweep, fastest)}", *_alike(sweep, ranked)]
+    sentences = [f"Fastest: {_described(sweep, fastest)}", *_alike(sweep, ranked)]
     best: Configuration | None = None
     if limits.words:
         best, said = _within(sweep, ranked, limits)
@@ -107,17 +107,15 @@ def _escaped(byte: int) -> str:
     return chr(byte) if is_plain else f"\\x{byte:02x}"
 
 
-def _told(sweep: SweepResults, c: Configuration) -> str:
+def _described(sweep: SweepResults, c: Configuration) -> str:
     speed, plain = sweep.speed(c), sweep.plain_ts[c.target]
     assert speed is not None
-    parts = [f"{_name(c)}, {speed.median:.1f} tokens/s"]
-    if c.speed_up is None:
-        parts[0] += _range(speed.low, speed.high)
+    if c.times_plain is None:
+        measured = f"{_with_range(speed, '.1f')} tokens/s"
     else:
-        parts[0] += (
-            f": {c.speed_up:.2f}{_range(c.speed_up_low, c.speed_up_high, 2)} times plain, which "
-            f"makes {plain.median:.1f}"
-        )
+        measured = f"{speed.median:.1f} tokens/s: {_with_range(c.times_plain, '.2f')} times plain"
+        measured += f" decoding, which reaches {plain.median:.1f}"
+    parts = [f"{_name(c)}, {measured}"]
     if c.memory_bytes is not None:
         where = "GPU memory" if c.vram_bytes else "memory at its peak"
         parts.append(f"{c.memory_bytes / 1e9:.2f} GB of {where}")
@@ -148,16 +146,12 @@ def _alike(sweep: SweepResults, ranked: Sequence[Configuration]) -> list[str]:
 
 def _overlap(sweep: SweepResults, a: Configuration, b: Configuration) -> bool:
     """Intervals of the speed-up where both have one target, since those are paired."""
-    ranges = []
-    for c in (a, b):
-        speed = sweep.speed(c)
-        low, high = (speed.low, speed.high) if speed else (None, None)
-        if a.target == b.target:
-            low, high = (1.0, 1.0) if c.setting == PLAIN else (c.speed_up_low, c.speed_up_high)
-        if low is None or high is None:
-            return False
-        ranges.append((low, high))
-    return ranges[0][0] <= ranges[1][1] and ranges[1][0] <= ranges[0][1]
+    if a.target == b.target:
+        one = Interval(1.0, 1.0, 1.0)
+        x, y = (one if c.setting == PLAIN else c.times_plain for c in (a, b))
+    else:
+        x, y = sweep.speed(a), sweep.speed(b)
+    return x is not None and y is not None and bool(x.overlaps(y))
 
 
 def _within(
@@ -180,7 +174,7 @@ def _within(
         kept = [c for c in measured if (sweep.kl(c.target) or 0.0) <= limits.max_kl]
     if not kept:
         return None, f"Nothing in this sweep stays within {limits.words}{_nearest(sweep, limits)}."
-    return kept[0], f"Fastest within {limits.words}: {_told(sweep, kept[0])}"
+    return kept[0], f"Fastest within {limits.words}: {_described(sweep, kept[0])}"
 
 
 def _nearest(sweep: SweepResults, limits: Limits) -> str:
@@ -207,7 +201,8 @@ def _of_target(sweep: SweepResults, target: str) -> str:
     if not tried:
         return f"{target}: nothing was worth drafting; without a draft model it needs less memory."
     best = max(tried, key=lambda c: (c.verdict == "pays", c.speed_up or 0.0))
-    ratio = f"{best.speed_up:.2f}{_range(best.speed_up_low, best.speed_up_high, 2)}"
+    assert best.times_plain is not None
+    ratio = _with_range(best.times_plain, ".2f")
     how = f"{best.setting} with {best.draft if best.has_draft_model else 'no draft model'}"
     if best.verdict == "pays":
         return f"{target}: drafting pays, {ratio} times plain at best ({how})."
@@ -256,7 +251,7 @@ def _name(c: Configuration) -> str:
     return f"{c.target} + {draft}, {c.setting}"
 
 
-def _range(low: float | None, high: float | None, digits: int = 1) -> str:
-    if low is None or high is None:
-        return ""
-    return f" ({low:.{digits}f}–{high:.{digits}f})"
+def _with_range(interval: Interval, spec: str) -> str:
+    if interval.low is None or interval.high is None:
+        return f"{interval.median:{spec}}"
+    return f"{interval.median:{spec}} ({interval.low:{spec}}–{interval.high:{spec}})"

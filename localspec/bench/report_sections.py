@@ -22,6 +22,7 @@ from localspec.bench.tables import (
     short_drafts,
     short_targets,
     shortened,
+    shown,
 )
 
 __all__ = ["Section", "report_sections", "speed_table"]
@@ -79,13 +80,13 @@ def speed_table(sweep: SweepResults) -> Table:
     """Every configuration, the fastest first, with short names; baselines are not repeated."""
     ranked = sorted(_without_repeated_baselines(sweep), key=sweep.ranking_ts, reverse=True)
     columns: dict[str, Callable[[Configuration], str]] = {
-        "tokens/s": lambda c: _with_bounds(c.median_ts, c.median_ts_low, c.median_ts_high, ".1f"),
-        "× plain": lambda c: _with_bounds(c.speed_up, c.speed_up_low, c.speed_up_high, ".2f"),
+        "tokens/s": lambda c: c.tokens_per_s.shown(".1f") if c.tokens_per_s else MISSING,
+        "× plain": lambda c: c.times_plain.shown(".2f") if c.times_plain else MISSING,
         "verdict": lambda c: c.verdict,
-        "acceptance": lambda c: _shown(c.acceptance, ".0%"),
-        "tokens/pass": lambda c: _shown(c.tokens_per_pass, ".2f"),
-        "first token": lambda c: _shown(c.ttft_s, ".2f", " s"),
-        "prefill": lambda c: _shown(c.prompt_per_second, ".0f"),
+        "acceptance": lambda c: shown(c.acceptance, ".0%"),
+        "tokens/pass": lambda c: shown(c.tokens_per_pass, ".2f"),
+        "first token": lambda c: shown(c.ttft_s, ".2f", " s"),
+        "prefill": lambda c: shown(c.prompt_per_second, ".0f"),
         "memory": lambda c: _gigabytes(c.memory_bytes, " GB"),
     }
     return shortened(sweep, _settings_table(ranked, columns))
@@ -163,7 +164,7 @@ def _speed_up(sweep: SweepResults) -> Section:
     """Draft × target: the controller's live speed-up."""
     drafts = sweep.measured_drafts
     rows = [
-        (t, *(_shown(sweep.controller_speed_up(t, draft), ".2f") for draft in drafts))
+        (t, *(shown(sweep.controller_speed_up(t, draft), ".2f") for draft in drafts))
         for t in sweep.targets
     ]
     header = ("target", *(d if d != NO_DRAFT else "no draft: copies" for d in drafts))
@@ -180,7 +181,7 @@ def _categories(sweep: SweepResults) -> Section:
     names = dict.fromkeys(category for _, category in sweep.header["prompts"])
     drafting = [c for c in sweep.measured if c.setting != PLAIN]
     columns: dict[str, Callable[[Configuration], str]] = {
-        name: lambda c, name=name: _shown((c.categories.get(name) or {}).get("speed_up"), ".2f")  # type: ignore[misc]
+        name: lambda c, name=name: shown((c.categories.get(name) or {}).get("speed_up"), ".2f")  # type: ignore[misc]
         for name in names
     }
     return Section(
@@ -198,13 +199,13 @@ def _quality(sweep: SweepResults) -> Section:
         if q.error is not None:
             words.append(f"{target} could not be read: {q.error}")
             continue
-        kl = f"{_shown(q.kl_mean, '.4g')} ± {_shown(q.kl_error, '.2g')}"
+        kl = f"{shown(q.kl_mean, '.4g')} ± {shown(q.kl_error, '.2g')}"
         rows.append(
             (
                 target,
-                f"{_shown(q.perplexity, '.6g')} ± {_shown(q.perplexity_error, '.2g')}",
+                f"{shown(q.perplexity, '.6g')} ± {shown(q.perplexity_error, '.2g')}",
                 "reference" if q.reference == target else kl,
-                _shown(q.top1_agreement, ".1%"),
+                shown(q.top1_agreement, ".1%"),
                 q.reference or MISSING,
                 f"{q.n_tokens:,}",
             )
@@ -230,13 +231,13 @@ def _acceptance(sweep: SweepResults) -> Section:
 
     def kl(c: Configuration) -> str:
         agreement = sweep.agreements.get((c.target, c.draft))
-        return _shown(agreement.kl if agreement else None, ".3g")
+        return shown(agreement.kl if agreement else None, ".3g")
 
     drafting = [c for c in sweep.measured if c.judged_by_position]
     n = min(8, max((len(c.judged_by_position) for c in drafting), default=0))
     columns: dict[str, Callable[[Configuration], str]] = {
         **{str(i + 1): lambda c, i=i: rate(c, i) for i in range(n)},  # type: ignore[misc]
-        "Σ min(p, q)": lambda c: _shown(sweep.sum_min(c.target, c.draft), ".3f"),
+        "Σ min(p, q)": lambda c: shown(sweep.sum_min(c.target, c.draft), ".3f"),
         "draft's KL": kl,
     }
     return Section(
@@ -251,11 +252,11 @@ def _acceptance(sweep: SweepResults) -> Section:
 
 def _time(sweep: SweepResults) -> Section:
     columns: dict[str, Callable[[Configuration], str]] = {
-        "draft": lambda c: _shown(c.draft_share, ".0%"),
-        "verify": lambda c: _shown(c.verify_share, ".0%"),
-        "other": lambda c: _shown(c.other_share, ".0%"),
-        "drafted/round": lambda c: _shown(c.n_draft_mean, ".2f"),
-        "same text as plain": lambda c: _shown(c.same_as_plain, ".0%"),
+        "draft": lambda c: shown(c.draft_share, ".0%"),
+        "verify": lambda c: shown(c.verify_share, ".0%"),
+        "other": lambda c: shown(c.other_share, ".0%"),
+        "drafted/round": lambda c: shown(c.n_draft_mean, ".2f"),
+        "same text as plain": lambda c: shown(c.same_as_plain, ".0%"),
     }
     return Section(
         "Where the time goes",
@@ -271,7 +272,7 @@ def _costs(sweep: SweepResults) -> Section:
     for (target, draft), pair in sweep.pairs.items():
         for kind, label, table in (("T(n)", target, "t_ms"), ("D(n)", draft, "d_ms")):
             if found := pair.get(table):
-                cells = [_shown(found.get(n), ".3g") for n in sizes]
+                cells = [shown(found.get(n), ".3g") for n in sizes]
                 rows.setdefault((kind, label), (kind, label, *cells))
     return Section(
         "Costs of one decode, milliseconds",
@@ -290,10 +291,10 @@ def _loads(sweep: SweepResults) -> Section:
             c.target,
             c.draft,
             _gigabytes(c.model_size) + (f" + {_gigabytes(c.draft_size)}" if c.draft_size else ""),
-            _shown(c.load_s, ".1f"),
+            shown(c.load_s, ".1f"),
             _gigabytes(c.peak_rss_bytes),
             _gigabytes(c.vram_bytes),
-            _shown(c.n_ctx, ","),
+            shown(c.n_ctx, ","),
         )
         for c in loaded
     ]
@@ -319,7 +320,7 @@ def _prediction(sweep: SweepResults) -> Section:
     predicted = {pair: sweep.predicted(*pair) for pair in sweep.pairs}
     names = list(dict.fromkeys(name for found in predicted.values() for name in found))
     rows = [
-        (*pair, *(_shown(found.get(name), ".2f") for name in names))
+        (*pair, *(shown(found.get(name), ".2f") for name in names))
         for pair, found in predicted.items()
     ]
     header = ("target", "draft", *(name.removeprefix("controller, ") for name in names))
@@ -351,17 +352,8 @@ def _failures(sweep: SweepResults) -> Section:
     return Section("Not measured", table=Table(("target", "draft", "setting", "why"), [*rows], 4))
 
 
-def _shown(value: float | None, spec: str, unit: str = "") -> str:
-    return MISSING if value is None else f"{value:{spec}}{unit}"
-
-
 def _gigabytes(n_bytes: int | None, unit: str = "") -> str:
     return f"{n_bytes / 1e9:.2f}{unit}" if n_bytes else MISSING
-
-
-def _with_bounds(value: float | None, low: float | None, high: float | None, spec: str) -> str:
-    shown = _shown(value, spec)
-    return shown if low is None or high is None else f"{shown} [{low:{spec}}, {high:{spec}}]"
 
 
 def _listed(values: Iterable[Any], none: str = MISSING) -> str:

@@ -93,12 +93,7 @@ class SweepResults:
         plain = self.plain_ts.get(c.target)
         if c.setting == PLAIN or plain is None:
             return plain
-        if c.speed_up is None:
-            return None
-        speed = plain.median * c.speed_up
-        if c.speed_up_low is None or c.speed_up_high is None:
-            return Interval(speed, None, None)
-        return Interval(speed, plain.median * c.speed_up_low, plain.median * c.speed_up_high)
+        return c.times_plain.times(plain.median) if c.times_plain else None
 
     def ranking_ts(self, c: Configuration) -> float:
         """The median of speed(), 0 where it is not known."""

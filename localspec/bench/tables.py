@@ -22,6 +22,7 @@ __all__ = [
     "short_names",
     "short_targets",
     "shortened",
+    "shown",
     "table_lines",
 ]
 
@@ -40,6 +41,11 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     n_names: int = 1
+
+
+def shown(value: float | None, spec: str, unit: str = "") -> str:
+    """A number by its format, an en dash for one that was not measured."""
+    return MISSING if value is None else f"{value:{spec}}{unit}"
 
 
 def table_lines(table: Table, width: int) -> list[str]:

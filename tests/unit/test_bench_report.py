@@ -169,7 +169,7 @@ def test_other_conditions_are_named_when_they_are_what_is_compared() -> None:
 
 def test_other_files_and_nothing_in_common_are_refused() -> None:
     other = [[{**r, "model_size": 11} if r["type"] == "configuration" else r for r in PAIRS[0]]]
-    with pytest.raises(InvalidOptionError, match="other files"):
+    with pytest.raises(InvalidOptionError, match="different files"):
         compare(sweep(PAIRS[0]), sweep(*other))
     with pytest.raises(InvalidOptionError, match="was measured in both"):
         compare(sweep(PAIRS[0]), sweep(PAIRS[2]))
