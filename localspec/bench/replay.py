@@ -53,36 +53,6 @@ class Outcome:
         return self.n_tokens / self.seconds if self.seconds else 0.0
 
 
-class _RecordedModel:
-    """Stands in for a draft model: says what the real one said."""
-
-    def __init__(self, recording: Recording, costs: Costs) -> None:
-        self._recording, self._costs = recording, costs
-        self.seconds = 0.0
-        self.n_read = 0  # tokens of prompt and answer that the draft has decoded
-
-    def missing(self, n_ids: int) -> int:
-        return max(1, n_ids - self.n_read)
-
-    def draft(self, ids: Sequence[int], draft: Draft, pace: Pace, copies: Copies | None) -> None:
-        recording = self._recording
-        start = len(ids) - len(recording.prompt_ids)
-        running: Running | None = None
-        while pace.another() and start + len(draft.ids) < len(recording.tokens):
-            at = start + len(draft.ids)
-            n = 1 if draft.ids else self.missing(len(ids))
-            self.seconds += self._costs.draft.seconds(n, len(ids))
-            self.n_read = len(ids) + len(draft.ids)
-            if not pace.take(recording.confidence(at)):
-                return
-            token = recording.guess(at)
-            draft.append(token, Distribution.one_hot(token), recording.confidence(at), "model")
-            if copies is not None:
-                running = copies.follow(running, token)
-                if copies.splice(running.match, draft, pace, len(ids)):
-                    return
-
-
 def replay_all(recording: Recording, n_drafts: Sequence[int] = FIXED_LENGTHS) -> dict[str, Outcome]:
     """Every way of drafting, by name; plain first. A sampled answer has no oracle."""
     seeds = range(1 if recording.is_greedy else _N_SEEDS)
@@ -104,12 +74,33 @@ def replay_all(recording: Recording, n_drafts: Sequence[int] = FIXED_LENGTHS) ->
     return found
 
 
-def _mean(outcomes: Sequence[Outcome]) -> Outcome:
-    return Outcome(
-        outcomes[0].n_tokens,
-        statistics.fmean(outcome.seconds for outcome in outcomes),
-        round(statistics.fmean(outcome.n_passes for outcome in outcomes)),
-        round(statistics.fmean(outcome.n_drafted for outcome in outcomes)),
+def replay_fixed(recording: Recording, n_draft: int, *, seed: int = 0) -> Outcome:
+    """A fixed K by the draft model; 0 is plain decoding."""
+    return replay(
+        recording,
+        lambda costs: FixedController(n_draft),
+        use_model=n_draft > 0,
+        use_copies=False,
+        seed=seed,
+    )
+
+
+def replay_adaptive(
+    recording: Recording,
+    *,
+    use_model: bool = True,
+    use_copies: bool = True,
+    seed: int = 0,
+    experience: Experience | None = None,
+) -> Outcome:
+    """The controller, beginning without experience unless some is given, which then grows."""
+    known = experience or Experience()
+    return replay(
+        recording,
+        lambda costs: ExpectedValueController(costs, known),
+        use_model=use_model,
+        use_copies=use_copies,
+        seed=seed,
     )
 
 
@@ -159,36 +150,6 @@ def replay(
     return Outcome(n_total, seconds, n_passes, n_drafted)
 
 
-def replay_fixed(recording: Recording, n_draft: int, *, seed: int = 0) -> Outcome:
-    """A fixed K by the draft model; 0 is plain decoding."""
-    return replay(
-        recording,
-        lambda costs: FixedController(n_draft),
-        use_model=n_draft > 0,
-        use_copies=False,
-        seed=seed,
-    )
-
-
-def replay_adaptive(
-    recording: Recording,
-    *,
-    use_model: bool = True,
-    use_copies: bool = True,
-    seed: int = 0,
-    experience: Experience | None = None,
-) -> Outcome:
-    """The controller, beginning without experience unless some is given, which then grows."""
-    known = experience or Experience()
-    return replay(
-        recording,
-        lambda costs: ExpectedValueController(costs, known),
-        use_model=use_model,
-        use_copies=use_copies,
-        seed=seed,
-    )
-
-
 def oracle(recording: Recording, n_draft_max: int = 16) -> Outcome:
     """The least time in which this draft model could have helped to write a greedy answer.
 
@@ -200,7 +161,7 @@ def oracle(recording: Recording, n_draft_max: int = 16) -> Outcome:
     depth = len(recording.prompt_ids) + n // 2
     verify = costs.target.row(depth, n_draft_max + 1)
     draft = costs.draft.row(depth, _LONGEST_GAP)
-    runs = [recording.run(i) for i in range(n)]
+    runs = [recording.n_right_from(i) for i in range(n)]
     best = [[0.0] * (_LONGEST_GAP + 2) for _ in range(n + 1)]
     choice = [[0] * (_LONGEST_GAP + 2) for _ in range(n + 1)]
     for i in range(n - 1, -1, -1):
@@ -217,6 +178,45 @@ def oracle(recording: Recording, n_draft_max: int = 16) -> Outcome:
         n_passes += 1
         n_drafted += k
     return Outcome(n, best[0][1], n_passes, n_drafted)
+
+
+def _mean(outcomes: Sequence[Outcome]) -> Outcome:
+    return Outcome(
+        outcomes[0].n_tokens,
+        statistics.fmean(outcome.seconds for outcome in outcomes),
+        round(statistics.fmean(outcome.n_passes for outcome in outcomes)),
+        round(statistics.fmean(outcome.n_drafted for outcome in outcomes)),
+    )
+
+
+class _RecordedModel:
+    """Stands in for a draft model: says what the real one said."""
+
+    def __init__(self, recording: Recording, costs: Costs) -> None:
+        self._recording, self._costs = recording, costs
+        self.seconds = 0.0
+        self.n_read = 0  # tokens of prompt and answer that the draft has decoded
+
+    def missing(self, n_ids: int) -> int:
+        return max(1, n_ids - self.n_read)
+
+    def draft(self, ids: Sequence[int], draft: Draft, pace: Pace, copies: Copies | None) -> None:
+        recording = self._recording
+        start = len(ids) - len(recording.prompt_ids)
+        running: Running | None = None
+        while pace.another() and start + len(draft.ids) < len(recording.tokens):
+            at = start + len(draft.ids)
+            n = 1 if draft.ids else self.missing(len(ids))
+            self.seconds += self._costs.draft.seconds(n, len(ids))
+            self.n_read = len(ids) + len(draft.ids)
+            if not pace.take(recording.confidence(at)):
+                return
+            token = recording.guess(at)
+            draft.append(token, Distribution.one_hot(token), recording.confidence(at), "model")
+            if copies is not None:
+                running = copies.follow(running, token)
+                if copies.splice(running.match, draft, pace, len(ids)):
+                    return
 
 
 def _accepted(recording: Recording, draft: Draft, done: int, rng: random.Random) -> int:

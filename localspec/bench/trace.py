@@ -64,8 +64,8 @@ class Recording:
             return float(q.ids[0] == self.positions[i].token)
         return top_overlap(p, q)
 
-    def run(self, i: int) -> int:
-        """How many guesses from answer token i on are right in a row (greedy)."""
+    def n_right_from(self, i: int) -> int:
+        """How many of the draft's guesses from answer token i on are right in a row (greedy)."""
         n = 0
         while i + n < len(self.tokens) and self.chance(i + n) == 1.0:
             n += 1
