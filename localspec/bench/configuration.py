@@ -86,8 +86,9 @@ class Configuration(RowFields):
 
     avg_ns, samples_ns: of decoding one answer. avg_ts, samples_ts: tokens/s of decoding, prefill
     apart; median_ts with the bounds of its 95 % interval. speed_up: median of the ratios to plain.
-    n_prompt: median tokens. acceptance: accepted / judged, by position in the draft too (with
-    how many were judged there). draft_share, verify_share, other_share: of the decoding time.
+    n_prompt: median tokens. acceptance: accepted / (accepted + rejected). accepted_by_position,
+    judged_by_position: accepted draft tokens, and accepted and rejected ones, at each position.
+    draft_share, verify_share, other_share: of the decoding time.
     sum_min: mean Σ min(p, q) at temperature 1 over the answers. t_ms, d_ms: T(n) and D(n) by n.
     categories: median tokens/s and speed-up of each. n_failed: answers that gave an error.
     """
@@ -232,7 +233,7 @@ def summarise(
     ns = [run["avg_ns"] for run in good]
     rates = [run["avg_ts"] for run in good]
     decoding_s = sum(ns) / 1e9
-    judged = _total(good, "judged_by_position")
+    verified = _total(good, "judged_by_position")
     accepted = _total(good, "accepted_by_position")
     n_passes = sum(run["n_passes"] for run in good)
     assert speed is not None
@@ -254,9 +255,9 @@ def summarise(
         speed_up=gain.median if gain else None,
         speed_up_low=gain.low if gain else None,
         speed_up_high=gain.high if gain else None,
-        acceptance=sum(accepted) / sum(judged) if sum(judged) else None,
+        acceptance=sum(accepted) / sum(verified) if sum(verified) else None,
         accepted_by_position=accepted,
-        judged_by_position=judged,
+        judged_by_position=verified,
         tokens_per_pass=sum(run["n_gen"] for run in good) / n_passes if n_passes else None,
         n_draft_mean=sum(run["draft_n"] for run in good) / n_passes if n_passes else None,
         ttft_s=_median(run["ttft_s"] for run in good),

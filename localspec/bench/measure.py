@@ -74,7 +74,9 @@ def measure_pair(work: PairWork) -> Iterator[Row]:
         }
         yield _doing("measuring T(n) and D(n)")
         session.calibrate(0)
-        costs = session.costs.to_json()  # before any draft was judged: predictions use these
+        costs = (
+            session.costs.to_json()
+        )  # before any draft token was verified: predictions use these
         pair["t_ms"] = _milliseconds(session.costs.target, TARGET_ALL)
         if session.has_draft_model:
             pair["d_ms"] = _milliseconds(session.costs.draft, DRAFT_ALL)
@@ -177,7 +179,7 @@ def _run(
     session.clear_cache()
     session.forget()
     accepted: list[int] = []
-    judged: list[int] = []
+    verified: list[int] = []
     first_s: float | None = None
     started = perf_counter()
     try:
@@ -185,14 +187,14 @@ def _run(
             if isinstance(event, Round):
                 if first_s is None:
                     first_s = perf_counter() - started
-                _count(event, accepted, judged)
+                _count(event, accepted, verified)
             elif isinstance(event, Finished):
                 return {
                     **head,
                     **_figures(event),
                     "ttft_s": first_s,
                     "accepted_by_position": accepted,
-                    "judged_by_position": judged,
+                    "judged_by_position": verified,
                 }
     except LocalspecError as error:
         return {**head, "error": str(error)}
@@ -221,15 +223,15 @@ def _figures(finished: Finished) -> Row:
     }
 
 
-def _count(event: Round, accepted: list[int], judged: list[int]) -> None:
-    """Add a round to accepted and judged, by position in the draft."""
+def _count(event: Round, accepted: list[int], verified: list[int]) -> None:
+    """Add a round to accepted and verified, by position in the draft."""
     for i, token in enumerate(event.tokens[: event.n_draft]):
         if token.verdict not in ("accepted", "rejected"):
             continue
-        if i == len(judged):
-            judged.append(0)
+        if i == len(verified):
+            verified.append(0)
             accepted.append(0)
-        judged[i] += 1
+        verified[i] += 1
         accepted[i] += token.verdict == "accepted"
 
 

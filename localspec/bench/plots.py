@@ -149,7 +149,7 @@ def _acceptance(sweep: SweepResults) -> Any:
         pairs = list(zip(c.accepted_by_position, c.judged_by_position, strict=True))[:16]
         rates = [(k, a / n) for k, (a, n) in enumerate(pairs, 1) if n >= 5]
         lines.append((_setting(sweep, c), rates))
-    drawn = _lines(lines, "position in the draft (where five or more were judged)")
+    drawn = _lines(lines, "position in the draft (where five or more were verified)")
     if drawn is None:
         return None
     figure, axes = drawn

@@ -226,8 +226,8 @@ def _quality(sweep: SweepResults) -> Section:
 
 def _acceptance(sweep: SweepResults) -> Section:
     def rate(c: Configuration, i: int) -> str:
-        judged = c.judged_by_position[i] if i < len(c.judged_by_position) else 0
-        return f"{c.accepted_by_position[i] / judged:.0%}" if judged else MISSING
+        verified = c.judged_by_position[i] if i < len(c.judged_by_position) else 0
+        return f"{c.accepted_by_position[i] / verified:.0%}" if verified else MISSING
 
     def kl(c: Configuration) -> str:
         agreement = sweep.agreements.get((c.target, c.draft))
