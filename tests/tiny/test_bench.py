@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -27,6 +27,7 @@ from localspec.bench.quality_sweep import QualitySweep
 from localspec.bench.results_file import ResultsFile, read_rows
 from localspec.bench.sweep import Sweep
 from localspec.bench.sweep_results import read_sweep
+from localspec.bench.worker import rows_from_process
 from localspec.errors import EngineError, InvalidOptionError, ModelFileError, ModelNotFoundError
 from localspec.llama.importance import read_importance
 from localspec.llama.quantize import quantize
@@ -173,49 +174,53 @@ def test_a_stopped_sweep_goes_on_to_the_same_rows(
     finished: tuple[Path, subprocess.CompletedProcess[str]],
     words: list[str],
     environment: dict[str, str],
+    call: Called,
     tmp_path: Path,
 ) -> None:
     """By Ctrl-C, by a kill that leaves half a block and a torn line, and to its end."""
-    path = tmp_path / "results.jsonl"
-    command = [*LOCALSPEC, *words, "--out", str(tmp_path), "--delay", "0.05"]
-    said = run_until(command, environment, path, n_runs=4, how=signal.SIGINT)
-    n_kept = sum(row["type"] == "run" for row in read_rows(tmp_path))
-    assert n_kept >= 4
-    assert f"Nothing that was measured is lost: {n_kept} answers" in said
-    assert "The same command continues there" in said
-    assert "Traceback" not in said
+    words = [*words, "--out", str(tmp_path), "--delay", "0.02"]
 
-    run_until(command, environment, path, n_runs=n_kept + 4, how=signal.SIGKILL)
+    def interrupted(*args: Any) -> Iterator[dict[str, Any]]:
+        n_blocks = 0
+        with contextlib.closing(rows_from_process(*args)) as rows:
+            for row in rows:
+                yield row
+                n_blocks += row["type"] == "block"
+                if n_blocks == 2:
+                    raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sweep_module, "rows_from_process", interrupted)
+        code, _, stderr = call(*words)
+    assert code == 130
+    assert "Nothing that was measured is lost: 4 answers" in stderr
+    assert "The same command continues there" in stderr
+
+    kill_when([*LOCALSPEC, *words], environment, tmp_path / "results.jsonl", n_runs=8)
     rows = read_rows(tmp_path)
     last = max(i for i, row in enumerate(rows) if row["type"] == "run")
     half = "".join(json.dumps(row) + "\n" for row in rows[:last])
-    path.write_text(half + '{"type": "run", "target": "tar')
+    (tmp_path / "results.jsonl").write_text(half + '{"type": "run", "target": "tar')
 
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
-    assert ended.returncode == 0, ended.stderr
-    assert "continuing" in ended.stderr
+    code, _, stderr = call(*words)
+    assert code == 0, stderr
+    assert "continuing" in stderr
     assert row_set(tmp_path) == row_set(finished[0])
 
 
-def run_until(
-    command: list[str], environment: dict[str, str], path: Path, *, n_runs: int, how: int
-) -> str:
-    """Start a sweep and stop it when its file holds so many runs; its stderr."""
-    process = subprocess.Popen(command, env=environment, text=True, stderr=subprocess.PIPE)
+def kill_when(command: list[str], environment: dict[str, str], path: Path, *, n_runs: int) -> None:
+    """Start a sweep and kill it when its file holds so many runs."""
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
     try:
         give_up = time.monotonic() + 60
         while time.monotonic() < give_up and process.poll() is None:
-            if path.exists() and path.read_text().count('"type": "run"') >= n_runs:
+            if path.read_text().count('"type": "run"') >= n_runs:
                 break
             time.sleep(0.02)
-        assert process.poll() is None, "it ended before it could be stopped"
-        process.send_signal(how)
-        said = process.communicate(timeout=30)[1]
-        assert process.returncode == (130 if how == signal.SIGINT else -how)
-        return said
+        assert process.poll() is None, "it ended before it could be killed"
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
 
 
 def test_a_file_that_was_replaced_is_noticed(
