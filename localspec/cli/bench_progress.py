@@ -16,7 +16,7 @@ from localspec.bench.plan import PLAIN
 from localspec.bench.sweep import SweepProgress
 from localspec.visible import visible
 
-__all__ = ["Display", "duration", "making", "shown"]
+__all__ = ["Display", "duration", "open_display", "show_level_progress"]
 
 _HEARTBEAT_S = 60.0
 
@@ -35,7 +35,7 @@ class Display(Protocol):
 
 
 @contextlib.contextmanager
-def shown() -> Iterator[Display]:
+def open_display() -> Iterator[Display]:
     """The display for this stderr."""
     if not sys.stderr.isatty():
         yield PlainLines()
@@ -160,7 +160,7 @@ def duration(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def making(level: LevelBegun) -> Iterator[None]:
+def show_level_progress(level: LevelBegun) -> Iterator[None]:
     """Tell that a level is made; on a terminal also how much of it is there."""
     click.echo(f"localspec: making {level.type_name} of {visible(level.source.name)} …", err=True)
     done = threading.Event()

@@ -20,7 +20,7 @@ from localspec.bench.results_file import ResultsFile
 from localspec.bench.sweep import Sweep
 from localspec.bench.sweep_results import SweepResults, read_sweep
 from localspec.bench.text_reader import DEFAULT_N_CTX, read_text, require_bytes
-from localspec.cli.bench_progress import Display, making, shown
+from localspec.cli.bench_progress import Display, open_display, show_level_progress
 from localspec.cli.loading import fetch
 from localspec.errors import CancelledError, InvalidOptionError
 from localspec.llama.importance import read_importance
@@ -40,7 +40,7 @@ def run_sweep(given: dict[str, Any]) -> SweepResults:
     plan = plan_of(given)
     with ResultsFile(folder) as results:
         try:
-            with shown() as display:
+            with open_display() as display:
                 _introduce(plan, results, display)
                 quality = QualitySweep(plan, results, display.doing, display.say)
                 Sweep(plan, results, display.show).run()
@@ -133,7 +133,7 @@ def _watched() -> Iterator[Any]:
 
         def on_make(level: LevelBegun) -> None:
             stack.close()
-            stack.enter_context(making(level))
+            stack.enter_context(show_level_progress(level))
 
         yield on_make
 

@@ -4,7 +4,7 @@ Both read the same text with the same files: a reference model, and quant levels
 Upstream then also reads the log-probabilities that localspec stored. Ends with exit code 1 when a
 perplexity or a mean KL divergence of the two programs differs by more than 0.5 %.
 
-    python benchmarks/quality_agreement.py --llama-perplexity PATH [--reference REF]
+    python benchmarks/perplexity_check.py --llama-perplexity PATH [--reference REF]
         [--quants Q4_0,Q2_K] [--text FILE] [--n-ctx 512] [--n-chunks N] [--folder FOLDER]
 
 The folder keeps the quantised files; it needs some gigabytes.
@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument("--n-chunks", type=int)
     parser.add_argument("--n-batch", type=int, default=512, help="localspec's")
     parser.add_argument("--threads", type=int, default=physical_cores())
-    parser.add_argument("--folder", type=Path, default=Path("quality_agreement"))
+    parser.add_argument("--folder", type=Path, default=Path("perplexity_check"))
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
     text = read_text(args.text) if args.text else built_in()
