@@ -229,11 +229,11 @@ def scripted(args: argparse.Namespace) -> None:
     sys.path.insert(0, str(Path(__file__).parent.parent))
     from localspec.chat.chat import Chat
     from localspec.chat.conversation import Turn, new_id
-    from localspec.chat.engine_thread import Speaker
+    from localspec.chat.engine_thread import EngineThread
     from localspec.chat.saved import SavedChat
     from localspec.chat.settings import ChatSettings
     from localspec.tui.app import ChatApp
-    from tests.scripted_talker import ScriptedTalker, round_of, script
+    from tests.scripted_chat import ScriptedSession, round_of, script
 
     pieces = [STREAM[i : i + 4] for i in range(0, len(STREAM), 4)]  # tokens of four characters
     saved, parent = SavedChat(), None
@@ -249,7 +249,7 @@ def scripted(args: argparse.Namespace) -> None:
         wrong = " no" if index % 3 == 0 else None
         rounds.append(round_of(index, three[:3], three[3], rejected=wrong, depth=20_000 + at))
 
-    class Paced(ScriptedTalker):
+    class Paced(ScriptedSession):
         """Forty rounds a second, as a fast machine makes them."""
 
         def _play(self, events):  # type: ignore[no-untyped-def]
@@ -257,8 +257,10 @@ def scripted(args: argparse.Namespace) -> None:
                 time.sleep(1 / 40)
                 yield event
 
-    talker = Paced([script(rounds)])
-    chat = Chat(Speaker(talker.open), ChatSettings("/models/big.gguf", None, view=args.view), saved)
+    session = Paced([script(rounds)])
+    chat = Chat(
+        EngineThread(session.open), ChatSettings("/models/big.gguf", None, view=args.view), saved
+    )
     code = ChatApp(chat, may_fetch=True, first="And how is it merged?").run()
     chat.close()
     sys.exit(code or 0)

@@ -26,7 +26,8 @@ from collections import Counter
 from pathlib import Path
 
 from localspec.chat.chat import Chat
-from localspec.chat.engine_thread import Answered, Failed, Speaker, open_pair
+from localspec.chat.engine_protocol import AnswerEvent, Failed
+from localspec.chat.engine_thread import EngineThread, open_session
 from localspec.chat.saved import SavedChat
 from localspec.chat.settings import ChatSettings
 from localspec.decoding.events import Finished, Round
@@ -99,15 +100,15 @@ class Soak:
         stop_after = self.dice.randint(0, 12) if self.dice.random() < 0.25 else None
         n_rounds = 0
         while self.chat.is_busy:
-            for news, _ in self.chat.poll():
-                if isinstance(news, Failed):
-                    self._tell("answer", news.error)
-                elif isinstance(news, Answered) and isinstance(news.event, Round):
+            for reply, _ in self.chat.poll():
+                if isinstance(reply, Failed):
+                    self._tell("answer", reply.error)
+                elif isinstance(reply, AnswerEvent) and isinstance(reply.event, Round):
                     n_rounds += 1
-                elif isinstance(news, Answered) and isinstance(news.event, Finished):
-                    self.n_tokens += len(news.event.token_ids)
-                    self.counts[f"ended by {news.event.reason}"] += 1
-            if stop_after is not None and n_rounds >= stop_after:
+                elif isinstance(reply, AnswerEvent) and isinstance(reply.event, Finished):
+                    self.n_tokens += len(reply.event.token_ids)
+                    self.counts[f"ended by {reply.event.reason}"] += 1
+            if self.chat.live and stop_after is not None and n_rounds >= stop_after:
                 self.chat.stop()
             time.sleep(0.005)
 
@@ -143,11 +144,11 @@ def main() -> int:
     loading = {"n_ctx": given.n_ctx, **({"n_threads": given.threads} if given.threads else {})}
     settings = ChatSettings(given.target, given.draft, loading)
     with tempfile.TemporaryDirectory() as folder:
-        chat = Chat(Speaker(open_pair), settings, SavedChat(Path(folder), "first"))
+        chat = Chat(EngineThread(open_session), settings, SavedChat(Path(folder), "first"))
         soak = Soak(chat, random.Random(given.seed), Path(folder))
         chat.load()
         soak._follow()
-        if chat.talker is None:
+        if chat.pair is None:
             print(f"no pair: {chat.failure}", file=sys.stderr)
             return 2
         total_s = given.minutes * 60.0

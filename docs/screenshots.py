@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from localspec.chat.chat import Chat
-from localspec.chat.engine_thread import Speaker, open_pair
+from localspec.chat.engine_thread import EngineThread, open_session
 from localspec.chat.settings import ChatSettings
 from localspec.tui.app import ChatApp
 
@@ -41,7 +41,7 @@ def save(app: ChatApp, path: Path) -> None:
 
 
 def rejected_in_sight(app: ChatApp) -> bool:
-    live, view = app.chat.live, app.transcript.live_view
+    live, view = app.chat.live, app.widgets.transcript.live_view
     if live is None or view is None:
         return False
     return len(live.text) > 250 and view.shows_rejected
@@ -58,10 +58,10 @@ async def take(args: argparse.Namespace) -> None:
         },
         loading={"n_ctx": 4096},
     )
-    app = ChatApp(Chat(Speaker(open_pair), settings), may_fetch=True)
+    app = ChatApp(Chat(EngineThread(open_session), settings), may_fetch=True)
     async with app.run_test(size=(100, 30)) as pilot:
-        await until(lambda: app.chat.talker is not None)
-        app.composer.put(args.prompt)
+        await until(lambda: app.chat.pair is not None)
+        app.widgets.composer.put(args.prompt)
         await pilot.press("enter")
         await until(lambda: rejected_in_sight(app) or (app.chat.figures and not app.chat.is_busy))
         await asyncio.sleep(0.1)
@@ -77,7 +77,7 @@ async def inspect(app: ChatApp, args: argparse.Namespace) -> None:
     async with wide.run_test(size=(130, 38)) as pilot:
         await pilot.press("ctrl+t")
         await pilot.pause()
-        lane = wide.inspector.lane
+        lane = wide.widgets.inspector.lane
         rounds = lane.rounds
         judged = [i for i, r in enumerate(rounds) if r.n_draft > r.n_accepted]
         at = next((i for i in judged if rounds[i].n_accepted), judged[0] if judged else 0)

@@ -29,12 +29,12 @@ def attach(path: Path) -> Attachment:
         if path.is_dir():
             raise AttachmentError(f"{path} is a folder: name one file of it")
         if path.exists() and not path.is_file():  # a pipe or a device may never end
-            raise AttachmentError(f"{path} is no regular file: only text files can be attached")
+            raise AttachmentError(f"{path} is not a regular file: only text files can be attached")
         size = path.stat().st_size
         if size > _MOST_BYTES:
             raise AttachmentError(
-                f"{path} has {size / 1e6:.1f} MB, and {_MOST_BYTES / 1e6:.0f} MB is the most that "
-                "is attached: cut it to the part that matters"
+                f"{path} is {size / 1e6:.1f} MB, but at most {_MOST_BYTES / 1e6:.0f} MB can be "
+                "attached: cut it to the part that matters"
             )
         content = path.read_bytes()
     except FileNotFoundError:

@@ -1,6 +1,7 @@
 """A chat without a screen: the conversation, the answer that grows, and what may happen when.
 
-All methods belong to the front end's thread. The speaker's thread is heard in poll() alone.
+All methods but count_tokens belong to the front end's thread; replies of the engine are taken in
+by poll() alone.
 """
 
 from __future__ import annotations
@@ -11,29 +12,31 @@ from dataclasses import replace
 from typing import Any
 
 from localspec.chat.attachments import Attachment, expand
+from localspec.chat.context_fit import FittedMessages, answer_room, fit
 from localspec.chat.conversation import Conversation, Turn, new_id
-from localspec.chat.engine_thread import (
-    Answered,
-    Fetching,
-    Loaded,
+from localspec.chat.engine_protocol import (
+    AnswerEvent,
+    AnswerStarted,
+    ChatEngine,
+    Downloading,
+    Failed,
+    Generate,
+    LoadedPair,
     Loading,
-    News,
-    Speaker,
-    Talker,
+    Reply,
 )
-from localspec.chat.fitting import Fitted, answer_room, fit
-from localspec.chat.live_answer import Figures, Live
+from localspec.chat.live_answer import Figures, LiveAnswer
 from localspec.chat.saved import SavedChat
 from localspec.chat.settings import ChatSettings
-from localspec.chat.thinking import opens_thinking, split
 from localspec.decoding.events import Finished, Prefill
 from localspec.errors import BusyError, InvalidOptionError, LocalspecError
 from localspec.session.marks import Mark
 
-__all__ = ["Chat", "Live"]
+__all__ = ["Chat"]
 
 _SAVE_EVERY_S = 1.0
-N_ALTERNATIVES = 5
+_KEEP_WITHIN_S = 1.0  # that a stopped answer may take to finish when the chat is closed
+_N_ALTERNATIVES = 5  # likely tokens shown for each position
 
 
 class Chat:
@@ -44,7 +47,7 @@ class Chat:
 
     def __init__(
         self,
-        speaker: Speaker,
+        engine: ChatEngine,
         settings: ChatSettings,
         saved: SavedChat | None = None,
         *,
@@ -52,15 +55,14 @@ class Chat:
     ) -> None:
         self.settings = settings
         self.saved = saved or SavedChat()
-        self.talker: Talker | None = None
-        self.live: Live | None = None
+        self.pair: LoadedPair | None = None
+        self.live: LiveAnswer | None = None
         self.loading: str | None = None  # what takes time now
-        self.fetching: Fetching | None = None
+        self.download: Downloading | None = None
         self.failure: str | None = None  # why no model is loaded
-        self.outlook: str | None = None
         self.figures: Figures | None = None  # of the last answer
         self.waiting: Turn | None = None  # a question asked before the model was ready
-        self._speaker = speaker
+        self._engine = engine
         self._clock = clock
         self._oldest: str | None = None  # the turn from which the model is given the conversation
 
@@ -74,28 +76,33 @@ class Chat:
         """True while an answer grows or a model loads."""
         return self.live is not None or self.loading is not None
 
+    @property
+    def can_stop(self) -> bool:
+        """True when stop() would end something that is not ending yet."""
+        return not self.live.stopping if self.live is not None else self.loading is not None
+
     def load(self, settings: ChatSettings | None = None) -> None:
         """Load what the settings name; the conversation stays. Raises BusyError in an answer."""
         self._require_silence()
         if settings is not None:
             self.settings = settings
-        self.talker = self._oldest = None  # another context may hold more
-        self.failure = self.outlook = None
+        self.pair = self._oldest = None  # another context may hold more
+        self.failure = None
         self.loading = "loading …"
-        self._speaker.load(self.settings.order)
+        self._engine.open(self.settings.open_request)
 
     def send(self, text: str) -> list[Attachment]:
         """Ask; `@path` attaches files, which are returned.
 
         Asked before the model is ready, the question waits for it. Raises BusyError in an
         answer, AttachmentError, InvalidOptionError for nothing, ContextOverflowError for a message
-        that the context cannot hold; older messages are left out first (see talk/fitting.py).
+        that the context cannot hold; older messages are left out first (see context_fit.py).
         """
         self._require_silence(may_load=True)
         if not text.strip():
             raise InvalidOptionError("the message is empty")
-        if self.talker is None and self.loading is None:
-            raise InvalidOptionError(f"no model is loaded: {self.failure or 'use /model'}")
+        if self.loading is None:
+            self._require_model()
         if self.waiting is not None:
             raise BusyError("a question is waiting for the model already")
         told, attachments = expand(text)
@@ -130,19 +137,18 @@ class Chat:
     def continue_answer(self) -> None:
         """Go on where the last answer was cut."""
         self._require_silence()
-        self._require_model()
+        loaded = self._require_model().target_path.name
         turn = self.conversation.turns.get(self.conversation.head or "")
         if turn is None or turn.role != "assistant":
             raise InvalidOptionError("there is no answer to continue")
         if turn.reason == "eos":
-            raise InvalidOptionError("the answer is complete: ask on, or /retry")
-        assert self.talker is not None
-        if turn.model and turn.model != self.talker.target_path.name:
+            raise InvalidOptionError("the answer is complete: ask something else, or /retry")
+        if turn.model and turn.model != loaded:
             raise InvalidOptionError(
-                f"the answer was written by {turn.model}, and {self.talker.target_path.name} is "
-                "loaded: /retry answers anew"
+                f"the answer was written by {turn.model}, and {loaded} is loaded: /retry answers "
+                "again"
             )
-        self._begin(turn.parent, self._fit(turn.parent, n_behind=len(turn.token_ids)), turn)
+        self._begin(turn.parent, self._fit(turn.parent, n_continued=len(turn.token_ids)), turn)
 
     def branch(self, turn_id: str, step: int) -> None:
         """Read the neighbouring branch at this turn."""
@@ -152,16 +158,13 @@ class Chat:
         self.figures = None  # they are of the answer that was made last
 
     def stop(self) -> bool:
-        """End the answer and keep it; False when there is none."""
-        if self.live is None:
+        """End the answer and keep it, or give up a load; False when there is neither."""
+        if not self.is_busy:
             return False
-        self.live.stopping = True
-        self._speaker.stop()
+        if self.live is not None:
+            self.live.stopping = True
+        self._engine.cancel()
         return True
-
-    def stop_loading(self) -> None:
-        """Give up a download or a load at its next step."""
-        self._speaker.stop()
 
     def start_over(self, saved: SavedChat | None = None) -> None:
         """A new conversation, or a saved one; the system prompt of the old one is kept."""
@@ -179,37 +182,36 @@ class Chat:
         self.saved.set_system(text)
 
     def count_tokens(self, text: str) -> int | None:
-        """Tokens of a text; None while no model is loaded. Safe in any thread."""
-        return self._speaker.count_tokens(text) if self.talker is not None and text else None
+        """Tokens of a text; None while no model is loaded. Callable from any thread."""
+        return self._engine.count_tokens(text) if self.pair is not None and text else None
 
-    def poll(self) -> list[tuple[News, list[Mark]]]:
-        """Take in what the speaker told; each news with the marks that it added to the answer."""
-        heard: list[tuple[News, list[Mark]]] = []
-        while not self._speaker.news.empty():
-            news = self._speaker.news.get()
-            heard.append((news, self._hear(news)))
+    def poll(self) -> list[tuple[Reply, list[Mark]]]:
+        """Take in what the engine replied; each reply with the marks that it adds to the answer."""
+        taken: list[tuple[Reply, list[Mark]]] = []
+        while (reply := self._engine.receive()) is not None:
+            taken.append((reply, self._take(reply)))
         if self.live is not None:
             self._save_growth(self.live)
-        return heard
+        return taken
 
     def close(self) -> bool:
-        """End everything; an unfinished answer is kept as it stands. False if a thread hangs."""
+        """End everything; an unfinished answer is kept as it stands. False if the engine hangs."""
         if self.live is not None:
             live = self.live
             self.stop()
-            deadline = self._clock() + 1.0
+            deadline = self._clock() + _KEEP_WITHIN_S
             while self.live is not None and self._clock() < deadline:
                 time.sleep(0.01)
                 self.poll()
             if self.live is not None and (live.text or live.before):
-                self._finish(live, "interrupted", {}, ())
-        ended = self._speaker.close()
+                self._finish(live, "interrupted")
+        ended = self._engine.close()
         self.saved.close()
         return ended
 
     def _ask(self, text: str, parent: str | None) -> None:
         question = Turn(new_id(), parent, "user", text)
-        fitted = self._fit(parent, question) if self.talker is not None else None
+        fitted = self._fit(parent, question) if self.pair is not None else None
         self.saved.add(question)
         if fitted is None:
             self.waiting = question
@@ -221,10 +223,11 @@ class Chat:
         self.conversation.head = question.id
         self._begin(question.id, fitted)
 
-    def _fit(self, head: str | None, question: Turn | None = None, n_behind: int = 0) -> Fitted:
+    def _fit(
+        self, head: str | None, question: Turn | None = None, n_continued: int = 0
+    ) -> FittedMessages:
         """What the model is given of the branch up to `head`, and of a question behind it."""
-        talker = self.talker
-        assert talker is not None
+        n_ctx = self._require_model().n_ctx
         turns = self.conversation.path(head) if head is not None else []
         messages = self.conversation.messages(head)
         if question is not None:
@@ -232,140 +235,114 @@ class Chat:
             messages.append({"role": "user", "content": question.text})
         ids = [turn.id for turn in turns]
         oldest = self._oldest
-        first = ids.index(oldest) if oldest is not None and oldest in ids else 0
         fitted = fit(
             messages,
-            lambda some: len(talker.encode(some)),
-            talker.n_ctx,
-            room=answer_room(talker.n_ctx, self.settings.options.max_tokens),
-            n_behind=n_behind,
-            first=first,
+            lambda some: self._engine.count_tokens(some) or 0,
+            n_ctx,
+            room=answer_room(n_ctx, self.settings.options.max_tokens),
+            n_continued=n_continued,
+            first=ids.index(oldest) if oldest in ids else 0,
         )
         self._oldest = ids[fitted.first] if fitted.first else None
         return fitted
 
-    def _begin(self, parent: str | None, fitted: Fitted, before: Turn | None = None) -> None:
-        talker = self.talker
-        assert talker is not None
-        messages = fitted.messages
-        opened = opens_thinking(talker.render(messages))
-        turn = before or Turn(
-            new_id(), parent, "assistant", "", model=talker.target_path.name, opened=opened
-        )
+    def _begin(
+        self, parent: str | None, fitted: FittedMessages, before: Turn | None = None
+    ) -> None:
+        model = self._require_model().target_path.name
+        turn = before or Turn(new_id(), parent, "assistant", "", model=model)
         options: dict[str, Any] = dict(self.settings.answering)
         if self.settings.view != "off":
-            options["n_alternatives"] = N_ALTERNATIVES
-        prompt: Any = messages
-        if before is not None:
-            prompt = [*talker.encode(messages), *before.token_ids]
-        self.live = Live(turn, before, self._clock())
-        if fitted.notice is not None:
-            self.live.notes = (fitted.notice,)
-        if before is not None:
-            self.live.text = before.text
-            self.live.go_on_thinking(before)
-            self.live.n_saved = len(before.text)
+            options["n_alternatives"] = _N_ALTERNATIVES
+        notes = (fitted.notice,) if fitted.notice is not None else ()
+        self.live = LiveAnswer(turn, before, self._clock(), notes)
         self.figures = self.live.figures
-        self._speaker.answer(turn.id, prompt, options)
+        continued = before.token_ids if before is not None else ()
+        self._engine.generate(Generate(turn.id, fitted.messages, options, continued))
 
-    def _hear(self, news: News) -> list[Mark]:
-        if isinstance(news, Answered):
-            if self.live is not None and news.id == self.live.turn.id:
-                return self._grow(self.live, news)
-        elif isinstance(news, Loading):
-            self.loading = news.words
-            self.fetching = None
-        elif isinstance(news, Fetching):
-            self.fetching = news
-        elif isinstance(news, Loaded):
-            self.talker, self.outlook = news.talker, news.outlook
-            self.loading = self.fetching = self.failure = None
-            question, self.waiting = self.waiting, None
-            if question is not None:
-                try:
-                    self._answer(question)
-                except LocalspecError as error:
-                    self.failure = str(error)
-        elif news.id is None:
-            self.failure = news.error
-            self.loading = self.fetching = self.waiting = None
-        elif self.live is not None and news.id == self.live.turn.id:
-            self._fail(self.live)
+    def _take(self, reply: Reply) -> list[Mark]:
+        if isinstance(reply, Loading):
+            self.loading = reply.words
+            self.download = None
+        elif isinstance(reply, Downloading):
+            self.download = reply
+        elif isinstance(reply, LoadedPair):
+            self.pair = reply
+            self.loading = self.download = self.failure = None
+            self._answer_waiting()
+        elif reply.id is None:
+            self.failure = reply.error
+            self.loading = self.download = self.waiting = None
+        elif self.live is not None and reply.id == self.live.turn.id:
+            return self._take_into(self.live, reply)
         return []
 
-    def _grow(self, live: Live, news: Answered) -> list[Mark]:
-        event = news.event
-        if isinstance(event, Prefill):
-            live.prompt_done, live.prompt_total = event.done, event.total
-            return []
-        if isinstance(event, Finished):
-            timings: dict[str, Any] = dict(event.stats.timings())
-            timings |= {
-                "drafter": event.stats.drafter,
-                "verifier": event.stats.verifier,
-                "seed": event.stats.seed,
-            }
-            live.figures.settle(event.stats.predicted_n)
-            speed_up = live.figures.speed_up
-            if speed_up is not None:
-                timings["speed_up_estimated"] = speed_up
-            ids = (live.before.token_ids if live.before else ()) + event.token_ids
-            self._finish(live, event.reason, timings, event.stats.notes, ids)
-            return []
-        live.rounds.append(event)
-        live.figures.add(event, news.plain_s)
-        live.text += event.text
-        now = self._clock()
-        if event.text and live.figures.first_token_s is None:
-            live.figures.first_token_s = now - live.started
-        self._time_thinking(live, now)
-        return live.marked.push(event)
+    def _take_into(
+        self, live: LiveAnswer, reply: AnswerStarted | AnswerEvent | Failed
+    ) -> list[Mark]:
+        if isinstance(reply, Failed):  # what was made before is kept
+            self.live = None
+            if live.rounds:
+                self._finish(live, "interrupted")
+        elif isinstance(reply, AnswerStarted):
+            if live.before is None:
+                live.turn = replace(live.turn, opened=reply.opens_thinking)
+        elif isinstance(reply.event, Prefill):
+            live.prompt_done, live.prompt_total = reply.event.done, reply.event.total
+        elif isinstance(reply.event, Finished):
+            self._complete(live, reply.event)
+        else:
+            return live.add(reply.event, reply.plain_s, self._clock())
+        return []
 
-    def _time_thinking(self, live: Live, now: float) -> None:
-        if live.thinking_s is not None:
-            return
-        parts = split(live.text, opened=live.turn.opened)
-        if parts.thinking is None:
-            return
-        if live.thinking_since is None:
-            live.thinking_since = now
-        if not parts.is_open:
-            live.thinking_s = now - live.thinking_since
+    def _answer_waiting(self) -> None:
+        question, self.waiting = self.waiting, None
+        if question is not None:
+            try:
+                self._answer(question)
+            except LocalspecError as error:
+                self.failure = str(error)
+
+    def _complete(self, live: LiveAnswer, finished: Finished) -> None:
+        stats = finished.stats
+        live.figures.n_tokens = stats.predicted_n  # without the token that ended the answer
+        timings: dict[str, Any] = {
+            **stats.timings(),
+            "drafter": stats.drafter,
+            "verifier": stats.verifier,
+            "seed": stats.seed,
+        }
+        if (speed_up := live.figures.speed_up) is not None:
+            timings["speed_up_estimated"] = speed_up
+        ids = (live.before.token_ids if live.before else ()) + finished.token_ids
+        self._finish(live, finished.reason, timings, stats.notes, ids)
 
     def _finish(
         self,
-        live: Live,
+        live: LiveAnswer,
         reason: str,
-        timings: dict[str, Any],
-        notes: tuple[str, ...],
+        timings: dict[str, Any] | None = None,
+        notes: tuple[str, ...] = (),
         token_ids: tuple[int, ...] | None = None,
     ) -> None:
         self.live = None
-        before = live.before.rounds if live.before else ()
-        if token_ids is None:
-            token_ids = live.committed_ids()
         if not live.text and reason in ("cancelled", "interrupted"):
             return  # stopped before the first word: nothing to keep
+        before = live.before.rounds if live.before else ()
         self.saved.add(
             replace(
                 live.turn,
                 text=live.text,
-                token_ids=token_ids,
+                token_ids=live.committed_ids() if token_ids is None else token_ids,
                 reason=reason,
-                timings=timings,
+                timings=timings or {},
                 rounds=(*before, *live.rounds),
                 thinking_s=live.thought_s(self._clock()),
                 notes=(*live.notes, *notes),
             )
         )
 
-    def _fail(self, live: Live) -> None:
-        """What was made before an error is kept."""
-        if live.rounds:
-            self._finish(live, "interrupted", {}, ())
-        self.live = None
-
-    def _save_growth(self, live: Live) -> None:
+    def _save_growth(self, live: LiveAnswer) -> None:
         now = self._clock()
         if now - live.saved_at < _SAVE_EVERY_S or len(live.text) == live.n_saved:
             return
@@ -381,6 +358,7 @@ class Chat:
         if self.loading is not None and not may_load:
             raise BusyError("a model is being loaded: wait for it")
 
-    def _require_model(self) -> None:
-        if self.talker is None:
+    def _require_model(self) -> LoadedPair:
+        if self.pair is None:
             raise InvalidOptionError(f"no model is loaded: {self.failure or 'use /model'}")
+        return self.pair

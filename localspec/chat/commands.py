@@ -19,7 +19,7 @@ from localspec.chat.thinking import split
 from localspec.errors import InvalidOptionError, LocalspecError
 from localspec.session.options import DRAFTERS, Options
 
-__all__ = ["COMMANDS", "Command", "Front", "find", "run_command"]
+__all__ = ["COMMANDS", "Command", "FrontEnd", "find", "run_command"]
 
 _FENCE = re.compile(
     r"^(?P<fence>`{3,}|~{3,})[^\n]*\n(?P<body>.*?)^(?P=fence)[`~]*\s*$", re.MULTILINE | re.DOTALL
@@ -27,7 +27,7 @@ _FENCE = re.compile(
 THEMES = ("dark", "light", "contrast", "ansi")
 
 
-class Front(Protocol):
+class FrontEnd(Protocol):
     """What a screen, or a line printer, does for a command."""
 
     chat: Chat
@@ -51,7 +51,7 @@ class Front(Protocol):
         """Put text into the clipboard, and say so."""
 
     def show_view(self, view: str) -> None:
-        """How much of speculation is shown."""
+        """How draft tokens are shown: one of VIEWS."""
 
     def show_theme(self, name: str) -> None:
         """One of THEMES."""
@@ -73,16 +73,11 @@ class Command:
     name: str
     usage: str
     summary: str
-    run: Callable[[Front, str], None]
+    run: Callable[[FrontEnd, str], None]
     choices: tuple[str, ...] = ()
 
-    @property
-    def takes_argument(self) -> bool:
-        """False when it runs as it stands."""
-        return bool(self.usage)
 
-
-def run_command(front: Front, line: str) -> None:
+def run_command(front: FrontEnd, line: str) -> None:
     """Run `/name argument`. Errors are said, not raised."""
     name, _, argument = line.removeprefix("/").partition(" ")
     try:
@@ -104,11 +99,11 @@ def find(name: str) -> Command:
     raise InvalidOptionError(f"there is no command /{name}: {hint}")
 
 
-def _help(front: Front, _: str) -> None:
+def _help(front: FrontEnd, _: str) -> None:
     front.show_help()
 
 
-def _model(front: Front, argument: str) -> None:
+def _model(front: FrontEnd, argument: str) -> None:
     if not argument:
         front.choose_model("target")
         return
@@ -118,7 +113,7 @@ def _model(front: Front, argument: str) -> None:
     front.show_growth()
 
 
-def _draft(front: Front, argument: str) -> None:
+def _draft(front: FrontEnd, argument: str) -> None:
     if not argument:
         front.choose_model("draft")
         return
@@ -145,7 +140,7 @@ def _draft_reference(argument: str) -> str | None:
     return None if argument.strip() == "none" else argument.strip()
 
 
-def _system(front: Front, argument: str) -> None:
+def _system(front: FrontEnd, argument: str) -> None:
     chat = front.chat
     if not argument:
         now = chat.conversation.system
@@ -157,19 +152,19 @@ def _system(front: Front, argument: str) -> None:
     front.show_growth()
 
 
-def _temperature(front: Front, argument: str) -> None:
+def _temperature(front: FrontEnd, argument: str) -> None:
     _set_option(front, "temperature", argument)
 
 
-def _n_draft(front: Front, argument: str) -> None:
+def _n_draft(front: FrontEnd, argument: str) -> None:
     _set_option(front, "n_draft", "" if argument == "auto" else argument, ask=not argument)
 
 
-def _drafter(front: Front, argument: str) -> None:
+def _drafter(front: FrontEnd, argument: str) -> None:
     _set_option(front, "drafter", argument)
 
 
-def _set(front: Front, argument: str) -> None:
+def _set(front: FrontEnd, argument: str) -> None:
     name, _, value = argument.partition(" ")
     if not name:
         told = front.chat.settings.answering
@@ -179,7 +174,7 @@ def _set(front: Front, argument: str) -> None:
     _set_option(front, name.replace("-", "_"), "" if value == "default" else value, ask=not value)
 
 
-def _set_option(front: Front, name: str, text: str, *, ask: bool | None = None) -> None:
+def _set_option(front: FrontEnd, name: str, text: str, *, ask: bool | None = None) -> None:
     chat = front.chat
     names = [f.name for f in dataclasses.fields(Options)]
     if name not in names or name in ("logit_bias", "n_alternatives"):
@@ -214,14 +209,14 @@ def _value(name: str, text: str) -> Any:
     return text
 
 
-def _spec(front: Front, argument: str) -> None:
+def _spec(front: FrontEnd, argument: str) -> None:
     now = front.chat.settings.view
     view = argument or VIEWS[(VIEWS.index(now) + 1) % len(VIEWS)]
     front.chat.settings = replace(front.chat.settings, view=view)
     front.show_view(view)
 
 
-def _exact(front: Front, argument: str) -> None:
+def _exact(front: FrontEnd, argument: str) -> None:
     chat = front.chat
     now = bool(chat.settings.loading.get("exact"))
     wanted = {"": not now, "on": True, "off": False}.get(argument)
@@ -235,24 +230,24 @@ def _exact(front: Front, argument: str) -> None:
     front.show_growth()
 
 
-def _retry(front: Front, _: str) -> None:
+def _retry(front: FrontEnd, _: str) -> None:
     front.chat.retry()
     front.show_all()
 
 
-def _continue(front: Front, _: str) -> None:
+def _continue(front: FrontEnd, _: str) -> None:
     front.chat.continue_answer()
     front.show_all()
 
 
-def _edit(front: Front, _: str) -> None:
+def _edit(front: FrontEnd, _: str) -> None:
     question = front.chat.conversation.last("user")
     if question is None:
         raise InvalidOptionError("there is no question yet")
     front.compose_text(question.text, question.id)
 
 
-def _copy(front: Front, argument: str) -> None:
+def _copy(front: FrontEnd, argument: str) -> None:
     turn = front.chat.conversation.last("assistant")
     if turn is None:
         raise InvalidOptionError("there is no answer yet")
@@ -271,7 +266,7 @@ def code_blocks(text: str) -> list[str]:
     return [match["body"] for match in _FENCE.finditer(text)]
 
 
-def _save(front: Front, _: str) -> None:
+def _save(front: FrontEnd, _: str) -> None:
     saved = front.chat.saved
     if saved.broken:
         raise InvalidOptionError(saved.broken)
@@ -281,7 +276,7 @@ def _save(front: Front, _: str) -> None:
     front.say(f"saved as {saved.id}, like every message: {saved.path}")
 
 
-def _load(front: Front, argument: str) -> None:
+def _load(front: FrontEnd, argument: str) -> None:
     if not argument:
         front.choose_chat()
         return
@@ -292,12 +287,12 @@ def _load(front: Front, argument: str) -> None:
         front.say(saved.damage)
 
 
-def _new(front: Front, _: str) -> None:
+def _new(front: FrontEnd, _: str) -> None:
     front.chat.start_over()
     front.show_all()
 
 
-def _export(front: Front, argument: str) -> None:
+def _export(front: FrontEnd, argument: str) -> None:
     chat = front.chat
     word = argument.lower().lstrip(".")
     if not argument or f".{word}" in FORMATS:
@@ -306,7 +301,7 @@ def _export(front: Front, argument: str) -> None:
     front.say(f"wrote {export(chat.conversation, path).absolute()}")
 
 
-def _file(front: Front, argument: str) -> None:
+def _file(front: FrontEnd, argument: str) -> None:
     if not argument:
         raise InvalidOptionError("/file PATH attaches a text file; @PATH in a message does too")
     attachment = attach(Path(argument))
@@ -316,13 +311,13 @@ def _file(front: Front, argument: str) -> None:
     front.say(f"{attachment.path.name}: {size}")
 
 
-def _theme(front: Front, argument: str) -> None:
+def _theme(front: FrontEnd, argument: str) -> None:
     if argument not in THEMES:
         raise InvalidOptionError(f"/theme takes one of {', '.join(THEMES)}")
     front.show_theme(argument)
 
 
-def _quit(front: Front, _: str) -> None:
+def _quit(front: FrontEnd, _: str) -> None:
     front.leave()
 
 
@@ -332,19 +327,19 @@ COMMANDS: tuple[Command, ...] = (
     Command("draft", "[REF|auto|none]", "Load another draft model", _draft, ("auto", "none")),
     Command("system", "[TEXT|none]", "Set the system prompt", _system),
     Command("temp", "[NUMBER]", "Temperature; 0 is greedy", _temperature),
-    Command("ndraft", "[N|auto]", "Tokens drafted each round", _n_draft, ("auto", "2", "4", "8")),
-    Command("drafter", "[NAME]", "Who guesses", _drafter, DRAFTERS),
-    Command("set", "[OPTION VALUE]", "Any other option of answers", _set),
-    Command("spec", "[off|inline|inspector]", "How much of speculation is shown", _spec, VIEWS),
-    Command("exact", "[on|off]", "Byte for byte the plain text", _exact, ("on", "off")),
-    Command("retry", "", "Answer the last question once more", _retry),
-    Command("continue", "", "Go on with an answer that was cut", _continue),
-    Command("edit", "", "Ask the last question differently", _edit),
+    Command("ndraft", "[N|auto]", "Draft tokens per round", _n_draft, ("auto", "2", "4", "8")),
+    Command("drafter", "[NAME]", "Where draft tokens come from", _drafter, DRAFTERS),
+    Command("set", "[OPTION VALUE]", "Set any other option of answers", _set),
+    Command("spec", "[off|inline|inspector]", "How draft tokens are shown", _spec, VIEWS),
+    Command("exact", "[on|off]", "The same bytes as plain decoding", _exact, ("on", "off")),
+    Command("retry", "", "Answer the last question again", _retry),
+    Command("continue", "", "Continue an answer that was cut off", _continue),
+    Command("edit", "", "Edit the last question and ask it again", _edit),
     Command("copy", "[code]", "Copy the last answer, or its last code block", _copy, ("code",)),
     Command("file", "PATH", "Attach a text file", _file),
-    Command("save", "", "Where this chat is saved", _save),
+    Command("save", "", "Show where this chat is saved", _save),
     Command("load", "[ID]", "Open a saved chat", _load),
-    Command("new", "", "Begin a new chat", _new),
+    Command("new", "", "Start a new chat", _new),
     Command("export", "[md|json|html|PATH]", "Write this chat to a file", _export,
             ("md", "json", "html")),
     Command("theme", "dark|light|contrast|ansi", "Colours", _theme, THEMES),

@@ -1,18 +1,19 @@
 """A conversation as a tree: every edit and every other answer is a branch, nothing is lost.
 
-Knows nothing of models, files or screens. Text is stored as the model and the person wrote it.
+Knows nothing of files or screens. Text is stored as the model and the person wrote it.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from localspec.control.economics import COPIES_ALONE
 from localspec.decoding.events import Round
 
-__all__ = ["Conversation", "Turn", "new_id"]
+__all__ = ["Conversation", "Turn", "new_id", "new_notes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +116,17 @@ class Conversation:
 def new_id() -> str:
     """A fresh id; two programs that go on with one conversation do not meet."""
     return uuid.uuid4().hex[:12]
+
+
+def new_notes(notes: Iterable[str], said: set[str]) -> list[str]:
+    """Those that `said` does not have yet; they are added to it.
+
+    COPIES_ALONE is said once: costs are measured again in every answer, so its figures differ.
+    """
+    new: list[str] = []
+    for note in notes:
+        key = COPIES_ALONE if note.startswith(COPIES_ALONE) else note
+        if key not in said:
+            said.add(key)
+            new.append(note)
+    return new

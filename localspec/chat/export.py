@@ -1,4 +1,4 @@
-"""A conversation as Markdown, JSON, or one self-contained HTML page that shows the guesses."""
+"""A conversation as Markdown, JSON, or one self-contained HTML page that shows draft tokens."""
 
 from __future__ import annotations
 

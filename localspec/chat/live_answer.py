@@ -1,5 +1,7 @@
-"""The figures of an answer while it grows. Every one is counted or timed in this answer; the
-speed-up is an estimate against the measured time of a plain step, and is called one.
+"""An answer while it grows, and its figures.
+
+Every figure is counted or timed in this answer; the speed-up is an estimate, against the measured
+time of a plain step, and is called one.
 """
 
 from __future__ import annotations
@@ -10,9 +12,9 @@ from dataclasses import dataclass, field
 from localspec.chat.conversation import Turn
 from localspec.chat.thinking import split
 from localspec.decoding.events import Round
-from localspec.session.marks import MarkedText
+from localspec.session.marks import Mark, MarkedText
 
-__all__ = ["Figures", "Live"]
+__all__ = ["Figures", "LiveAnswer"]
 
 _RECENT_S = 2.0
 _N_HISTORY = 60
@@ -65,10 +67,6 @@ class Figures:
             self._recent_s -= old_s
         self.history.append(self.now)
 
-    def settle(self, n_tokens: int) -> None:
-        """The answer is complete and has so many tokens: the one that ended it is none of them."""
-        self.n_tokens = n_tokens
-
     @property
     def now(self) -> float:
         """Tokens per second over the last two seconds of decoding."""
@@ -83,8 +81,9 @@ class Figures:
     def speed_up(self) -> float | None:
         """Speed over plain decoding, estimated.
 
-        None while plain decoding was not measured, and while no guess was judged: that is plain
-        decoding, and the ratio would only tell how far the measured cost of a step is off.
+        None while a plain step was not measured, and while no draft token was accepted or
+        rejected: that is plain decoding, and the ratio would only tell how far the measured cost
+        of a step is off.
         """
         if self.acceptance is None or self._plain_of_s <= 0:
             return None
@@ -92,9 +91,9 @@ class Figures:
 
     @property
     def acceptance(self) -> float | None:
-        """accepted / judged, None when nothing was judged."""
-        judged = self.n_accepted + self.n_rejected
-        return self.n_accepted / judged if judged else None
+        """accepted / (accepted + rejected); None while there is neither."""
+        n_verified = self.n_accepted + self.n_rejected
+        return self.n_accepted / n_verified if n_verified else None
 
     @property
     def tokens_per_pass(self) -> float:
@@ -111,17 +110,17 @@ class Figures:
 
 
 @dataclass(slots=True)
-class Live:
-    """An answer that grows. `turn` is where it will stand; before: what it continues.
+class LiveAnswer:
+    """An answer that grows. turn: what it will be; before: the answer that it continues, if any.
 
-    notes: what is to be said about it besides what the engine says.
+    started: seconds by the chat's clock. notes: what the chat adds to the engine's notes.
     """
 
     turn: Turn
     before: Turn | None
     started: float
+    notes: tuple[str, ...] = ()
     figures: Figures = field(default_factory=Figures)
-    marked: MarkedText = field(default_factory=MarkedText)
     text: str = ""
     rounds: list[Round] = field(default_factory=list)
     prompt_done: int = 0
@@ -129,23 +128,37 @@ class Live:
     stopping: bool = False
     thinking_since: float | None = None
     thinking_s: float | None = None
-    n_saved: int = 0
+    n_saved: int = 0  # characters
     n_saved_rounds: int = 0
     saved_at: float = 0.0
-    notes: tuple[str, ...] = ()
+    _marked: MarkedText = field(default_factory=MarkedText)
+
+    def __post_init__(self) -> None:
+        before = self.before
+        if before is None:
+            return
+        self.text = before.text
+        self.n_saved = len(before.text)
+        parts = split(before.text, opened=before.opened)
+        if parts.is_open:
+            self.thinking_since = self.started - (before.thinking_s or 0.0)
+        elif parts.thinking is not None:
+            self.thinking_s = before.thinking_s
 
     @property
     def is_reading(self) -> bool:
         """True until the first round: the prompt is being read."""
         return not self.rounds
 
-    def go_on_thinking(self, before: Turn) -> None:
-        """Count on from the thinking of the answer that is continued."""
-        parts = split(before.text, opened=before.opened)
-        if parts.is_open:
-            self.thinking_since = self.started - (before.thinking_s or 0.0)
-        elif parts.thinking is not None:
-            self.thinking_s = before.thinking_s
+    def add(self, round_: Round, plain_s: float | None, now: float) -> list[Mark]:
+        """Take in a round; the marks that it adds. plain_s: as for Figures.add."""
+        self.rounds.append(round_)
+        self.figures.add(round_, plain_s)
+        self.text += round_.text
+        if round_.text and self.figures.first_token_s is None:
+            self.figures.first_token_s = now - self.started
+        self._time_thinking(now)
+        return self._marked.push(round_)
 
     def thought_s(self, now: float) -> float | None:
         """Seconds of thinking, whether it has come to its end or not; None without any."""
@@ -158,3 +171,14 @@ class Live:
         before = self.before.token_ids if self.before else ()
         made = [token.id for round_ in self.rounds for token in round_.tokens if token.committed]
         return (*before, *made)
+
+    def _time_thinking(self, now: float) -> None:
+        if self.thinking_s is not None:
+            return
+        parts = split(self.text, opened=self.turn.opened)
+        if parts.thinking is None:
+            return
+        if self.thinking_since is None:
+            self.thinking_since = now
+        if not parts.is_open:
+            self.thinking_s = now - self.thinking_since

@@ -75,7 +75,7 @@ def drafts(target: Path) -> list[Candidate]:
     small = {pair.draft.name: pair.draft for pair in catalog().pairs.values()}
     for file in small.values():
         if local_path(file) is None:
-            note = f"{file.repo}: fetched first, then its vocabulary is compared"
+            note = f"{file.repo}: its vocabulary is checked after the download"
             found.append(Candidate(file.name, note, n_bytes=_size_of([file])))
     return sorted(found, key=lambda candidate: candidate.refused is not None)
 

@@ -76,7 +76,7 @@ class SavedChat:
     def open(cls, chat_id: str, folder: Path | None = None) -> SavedChat:
         """Read a saved chat. Raises SavedChatError when there is none of that id."""
         if not _ID.fullmatch(chat_id):
-            raise SavedChatError(f"{chat_id!r} is no chat's id: see the list with /load")
+            raise SavedChatError(f"{chat_id!r} is not the id of a chat: see the list with /load")
         saved = cls(folder, chat_id)
         try:
             raw = saved.path.read_bytes()
@@ -157,9 +157,7 @@ class SavedChat:
             if sync:
                 os.fsync(file.fileno())
         except OSError as error:
-            self.broken = (
-                f"this chat is not saved any more: {self.path} cannot be written ({error})"
-            )
+            self.broken = f"this chat is no longer saved: {self.path} cannot be written ({error})"
 
     def _begin(self) -> IO[bytes]:
         self.path.parent.mkdir(parents=True, exist_ok=True)

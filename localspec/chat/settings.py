@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from localspec.chat.engine_thread import Order
+from localspec.chat.engine_protocol import OpenPair
 from localspec.errors import InvalidOptionError
 from localspec.session.options import LoadOptions, Options, parse
 
@@ -17,7 +17,7 @@ VIEWS = ("off", "inline", "inspector")
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
     """draft: a reference, `auto`, or None. loading, answering: fields of LoadOptions and Options
-    that differ from their defaults. view: how much of speculation is shown, one of VIEWS.
+    that differ from their defaults. view: how draft tokens are shown, one of VIEWS.
     Raises InvalidOptionError for what those refuse.
     """
 
@@ -39,9 +39,9 @@ class ChatSettings:
         return parse(Options, self.answering)
 
     @property
-    def order(self) -> Order:
-        """What is loaded."""
-        return Order(self.target, self.draft, dict(self.loading))
+    def open_request(self) -> OpenPair:
+        """What the engine is to load."""
+        return OpenPair(self.target, self.draft, dict(self.loading))
 
     def answer_with(self, **changes: Any) -> ChatSettings:
         """With other options of answers; None takes the default again."""

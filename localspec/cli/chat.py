@@ -6,12 +6,15 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from localspec.cli.options import chosen_options, shared_options
 from localspec.errors import InvalidOptionError, SavedChatError
+
+if TYPE_CHECKING:
+    from localspec.chat.chat import Chat
 
 __all__ = ["chat"]
 
@@ -23,17 +26,17 @@ _SWITCH_S = 0.0005
 @shared_options
 @click.option("--system", help="System prompt.")
 @click.option("--view", type=click.Choice(["off", "inline", "inspector"]), default="inline",
-              show_default=True, help="How much of speculation is shown.")  # fmt: skip
+              show_default=True, help="How draft tokens are shown.")  # fmt: skip
 @click.option("--theme", type=click.Choice(["dark", "light", "contrast", "ansi"]), default="dark",
               show_default=True)  # fmt: skip
-@click.option("--continue", "go_on", is_flag=True, help="Go on with the last chat.")
-@click.option("--resume", metavar="ID", help="Go on with this chat (see /load for the list).")
+@click.option("--continue", "go_on", is_flag=True, help="Continue the last chat.")
+@click.option("--resume", metavar="ID", help="Continue this chat (/load lists them).")
 @click.option("--plain", is_flag=True, help="Line by line, without a screen.")
 @click.option("--yes", "-y", is_flag=True, help="Fetch missing models without asking.")
 def chat(prompt: str | None, **given: Any) -> None:
     """Chat with a model and see its draft tokens. PROMPT is asked at once."""
     from localspec.chat.chat import Chat
-    from localspec.chat.engine_thread import Speaker, open_pair
+    from localspec.chat.engine_thread import EngineThread, open_session
     from localspec.chat.saved import SavedChat, list_chats
     from localspec.chat.settings import ChatSettings
 
@@ -66,16 +69,16 @@ def chat(prompt: str | None, **given: Any) -> None:
         )
         is_screen = False
     plain = given["plain"] or not is_screen or os.environ.get("TERM", "") in ("", "dumb")
-    talk = Chat(Speaker(open_pair), settings, saved)
+    chat = Chat(EngineThread(open_session), settings, saved)
     if plain:
         from localspec.cli.line_chat import LineChat
 
-        sys.exit(LineChat(talk).run(prompt, may_fetch=given["yes"] or not is_screen))
+        sys.exit(LineChat(chat).run(prompt, may_fetch=given["yes"] or not is_screen))
     _log_to_file()
-    sys.exit(_on_screen(talk, prompt, given))
+    sys.exit(_on_screen(chat, prompt, given))
 
 
-def _on_screen(talk: Any, prompt: str | None, given: dict[str, Any]) -> int:
+def _on_screen(chat: Chat, prompt: str | None, given: dict[str, Any]) -> int:
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     from localspec.tui.app import ChatApp
@@ -83,16 +86,17 @@ def _on_screen(talk: Any, prompt: str | None, given: dict[str, Any]) -> int:
     # The thread that decodes gets the interpreter back sooner while the screen is drawn.
     sys.setswitchinterval(_SWITCH_S)
     disable_progress_bars()  # they would draw over the screen
-    history = [turn.text for turn in talk.conversation if turn.role == "user"]
+    history = [turn.text for turn in chat.conversation if turn.role == "user"]
     app = ChatApp(
-        talk, theme_name=given["theme"], first=prompt, may_fetch=given["yes"], history=history
+        chat, theme_name=given["theme"], first=prompt, may_fetch=given["yes"], history=history
     )
     code = app.run()
-    if talk.saved.broken:
-        click.echo(f"localspec: {talk.saved.broken}", err=True)
-    elif len(talk.conversation):
-        click.echo(f"localspec: saved; `localspec chat --resume {talk.saved.id}` goes on", err=True)
-    if not talk.close():
+    if chat.saved.broken:
+        click.echo(f"localspec: {chat.saved.broken}", err=True)
+    elif len(chat.conversation):
+        resume = f"localspec chat --resume {chat.saved.id}"
+        click.echo(f"localspec: saved; continue with `{resume}`", err=True)
+    if not chat.close():
         # A native call that does not end; what was said is on the disk already.
         sys.stderr.flush()
         os._exit(code or app.return_code or 0)

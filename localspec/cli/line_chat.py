@@ -16,9 +16,10 @@ import click
 
 from localspec.chat.chat import Chat
 from localspec.chat.commands import COMMANDS, run_command
-from localspec.chat.engine_thread import Answered, Failed, Loaded
+from localspec.chat.conversation import Turn, new_notes
+from localspec.chat.desktop_tools import copy_to_desktop
+from localspec.chat.engine_protocol import AnswerEvent, Failed, LoadedPair
 from localspec.chat.model_choices import drafts, missing, targets
-from localspec.chat.notes import new_notes
 from localspec.chat.saved import list_chats
 from localspec.decoding.events import Round
 from localspec.errors import LocalspecError
@@ -30,7 +31,7 @@ _POLL_S = 0.02
 
 
 class LineChat:
-    """Reads lines, answers them; is the commands' Front. `\\` at a line's end goes on below."""
+    """Reads lines, answers them; is the commands' FrontEnd. `\\` at a line's end goes on below."""
 
     def __init__(self, chat: Chat) -> None:
         self.chat = chat
@@ -59,7 +60,7 @@ class LineChat:
             signal.signal(signal.SIGINT, before)
             self.chat.close()
 
-    # Front.
+    # What commands ask for.
 
     def say(self, text: str) -> None:
         """On standard error."""
@@ -74,8 +75,8 @@ class LineChat:
 
     def choose_model(self, role: str) -> None:
         """A list; the command takes one of it."""
-        talker = self.chat.talker
-        found = targets() if role == "target" else drafts(talker.target_path) if talker else []
+        pair = self.chat.pair
+        found = targets() if role == "target" else drafts(pair.target_path) if pair else []
         for candidate in found:
             refused = f" (does not fit: {candidate.refused})" if candidate.refused else ""
             self.say(f"{candidate.reference}: {candidate.note}{refused}")
@@ -91,21 +92,20 @@ class LineChat:
         if editing:
             self._editing = editing
             self.say(f"the question was: {text}")
-            self.say("write it anew")
+            self.say("type the new question")
 
     def copy(self, text: str, what: str) -> None:
         """To the platform's clipboard."""
-        from localspec.tui.clipboard import copy_by_tool
-
-        self.say(f"copied {what}" if copy_by_tool(text) else "no clipboard tool is here")
+        copied = copy_to_desktop(text)
+        self.say(f"copied {what}" if copied else "there is no clipboard tool on this machine")
 
     def show_view(self, view: str) -> None:
         """Lines show the text alone."""
-        self.say(f"the view is {view}; lines show the text alone (run --show-draft marks it)")
+        self.say(f"the view is {view}; line by line, the text alone is shown")
 
     def show_theme(self, name: str) -> None:
         """Lines have no colours."""
-        self.say("lines have no colours")
+        self.say("line by line, there are no colours")
 
     def show_all(self) -> None:
         """Nothing is drawn again; a question of another chat is edited no more."""
@@ -133,7 +133,7 @@ class LineChat:
             self.say(str(error))
             return False
         self._wait()
-        if self.chat.talker is None:
+        if self.chat.pair is None:
             return False
         self.say("Ctrl-D or /quit ends, /help lists the commands")
         return True
@@ -182,14 +182,14 @@ class LineChat:
         if self.chat.saved.broken:
             self._say_notes([self.chat.saved.broken])
 
-    def _tell_figures(self, turn: object) -> None:
+    def _tell_figures(self, turn: Turn) -> None:
         figures = self.chat.figures
-        self._say_notes(getattr(turn, "notes", ()))
+        self._say_notes(turn.notes)
         if figures is None or not figures.n_passes:
             return
         words = [f"{figures.n_tokens} tokens", f"{figures.mean:.1f} tokens/s"]
         if figures.speed_up is not None and self.chat.settings.options.drafter != "none":
-            words.append(f"×{figures.speed_up:.2f} plain speed, estimated")
+            words.append(f"≈{figures.speed_up:.2f}× plain")
         if figures.acceptance is not None:
             words.append(f"accepted {figures.acceptance:.0%}")
         self.say(" · ".join(words))
@@ -203,34 +203,31 @@ class LineChat:
         """Until the answer or the load is done; text is written as it comes."""
         last = "\n"
         while self.chat.is_busy:
-            heard = self.chat.poll()
-            for news, _ in heard:
-                if isinstance(news, Answered) and isinstance(news.event, Round):
-                    last = news.event.text[-1:] or last
-                    out = news.event.text
-                    sys.stdout.write(visible(out) if sys.stdout.isatty() else out)
+            replies = self.chat.poll()
+            for reply, _ in replies:
+                if isinstance(reply, AnswerEvent) and isinstance(reply.event, Round):
+                    text = reply.event.text
+                    last = text[-1:] or last
+                    sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
                     sys.stdout.flush()
-                elif isinstance(news, Failed):
-                    self.say(news.error)
-                elif isinstance(news, Loaded):
-                    self._say_notes(news.talker.notes)
+                elif isinstance(reply, Failed):
+                    self.say(reply.error)
+                elif isinstance(reply, LoadedPair):
+                    self._say_notes(reply.notes)
             if self.chat.loading is not None and self.chat.loading != self._said_loading:
                 self._said_loading = self.chat.loading
                 self.say(self.chat.loading)
-            if not heard:
+            if not replies:
                 time.sleep(_POLL_S)
         if last != "\n":
             sys.stdout.write("\n")
             sys.stdout.flush()
 
     def _interrupt(self, _signal: int, _frame: object) -> None:
-        """In an answer: stop it. At the prompt: say so once, then quit."""
-        if self.chat.live is not None:
-            self.chat.stop()
-        elif self.chat.loading is not None:
-            self.chat.stop_loading()
-        elif self._interrupted.is_set():
+        """Stop an answer or a load. At the prompt: say so once, then quit."""
+        if self.chat.stop():
+            return
+        if self._interrupted.is_set():
             raise KeyboardInterrupt
-        else:
-            self._interrupted.set()
-            click.echo("\nlocalspec: Ctrl-C again quits", err=True)
+        self._interrupted.set()
+        click.echo("\nlocalspec: Ctrl-C again quits", err=True)

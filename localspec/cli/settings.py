@@ -23,7 +23,7 @@ from typing import Any
 import click
 import platformdirs
 
-from localspec.chat.editor import edit_file, require_editor
+from localspec.chat.desktop_tools import edit_file, require_editor
 from localspec.cli.options import ANSWERING, LOADING
 from localspec.errors import ConfigError, InvalidOptionError
 from localspec.visible import visible

@@ -11,11 +11,13 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
-from localspec.tui.status import completed
+from localspec.chat.commands import COMMANDS
+from localspec.tui.status import fitted
 
-__all__ = ["Composer"]
+__all__ = ["Composer", "suggestions"]
 
-BIG_PASTE = 2_000  # characters from which a paste is counted in tokens
+_BIG_PASTE = 2_000  # characters from which a paste is counted in tokens
+_N_SUGGESTED = 7
 _IDLE = "Ask something, or / for commands"
 _WRITING = "Esc stops the answer"
 
@@ -102,14 +104,14 @@ class Composer(TextArea):
 
     def action_cursor_up(self, select: bool = False) -> None:
         """Up in the text; from its first line back in the history."""
-        if select or not self._at_first_row():
+        if select or not self.cursor_at_first_line:
             super().action_cursor_up(select)
         else:
             self._walk(-1)
 
     def action_cursor_down(self, select: bool = False) -> None:
         """Down in the text; from its last line forward in the history."""
-        if select or self._at is None or not self._at_last_row():
+        if select or self._at is None or not self.cursor_at_last_line:
             super().action_cursor_down(select)
         else:
             self._walk(1)
@@ -124,7 +126,7 @@ class Composer(TextArea):
             event.prevent_default()
             _ACTING[event.key](self)
             return
-        longer = completed(self.text) if event.key == "tab" else None
+        longer = _completed(self.text) if event.key == "tab" else None
         if longer is not None and longer != self.text:
             event.stop()
             event.prevent_default()
@@ -139,14 +141,8 @@ class Composer(TextArea):
         text = event.text.replace("\r\n", "\n").replace("\r", "\n")
         if result := self._replace_via_keyboard(text, *self.selection):
             self.move_cursor(result.end_location)
-        if len(text) >= BIG_PASTE:
+        if len(text) >= _BIG_PASTE:
             self.post_message(self.Pasted(len(text)))
-
-    def _at_first_row(self) -> bool:
-        return self.cursor_at_first_line
-
-    def _at_last_row(self) -> bool:
-        return self.cursor_at_last_line
 
     def _walk(self, step: int) -> None:
         if not self.sent:
@@ -165,3 +161,22 @@ _ACTING: dict[str, Callable[[Composer], None]] = {
     "shift+enter": Composer.action_newline,
     "ctrl+j": Composer.action_newline,
 }
+
+
+def suggestions(text: str, width: int) -> str:
+    """The commands that begin like the text, one a line; empty when it is no command."""
+    if not text.startswith("/") or text.startswith("//") or "\n" in text:
+        return ""
+    name, space, _ = text[1:].partition(" ")
+    fit = [c for c in COMMANDS if (c.name == name if space else c.name.startswith(name))]
+    lines = [f"/{c.name} {c.usage}".rstrip().ljust(30) + f" {c.summary}" for c in fit]
+    more = [f"… {len(lines) - _N_SUGGESTED} more: /help"] if len(lines) > _N_SUGGESTED else []
+    return "\n".join(fitted(line, width) for line in [*lines[:_N_SUGGESTED], *more])
+
+
+def _completed(text: str) -> str | None:
+    """The text with its command completed, None when there is nothing to complete."""
+    if not text.startswith("/") or " " in text or "\n" in text:
+        return None
+    fit = [c for c in COMMANDS if c.name.startswith(text[1:])]
+    return f"/{fit[0].name}{' ' if fit[0].usage else ''}" if fit else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,7 +14,7 @@ from textual.widgets import Static
 
 from localspec.chat.commands import COMMANDS
 
-__all__ = ["KEYS", "HelpScreen", "help_text"]
+__all__ = ["HelpScreen", "help_text"]
 
 KEYS = (
     ("Enter", "send"),
@@ -21,29 +22,30 @@ KEYS = (
     ("Up, Down", "earlier messages, from the first and last line"),
     ("Ctrl+G", "write in $EDITOR"),
     ("Esc", "stop the answer; leave editing; close a window"),
-    ("Tab, Shift+Tab", "between the message box, the conversation and the rounds"),
+    ("Tab, Shift+Tab", "message box, last message, rounds"),
     ("Ctrl+R", "answer again"),
     ("F4", "copy the last answer"),
-    ("Ctrl+T, F2", "guesses: off, inline, inspector"),
+    ("Ctrl+T, F2", "draft tokens: off, inline, inspector"),
     ("Ctrl+O", "open or fold the thinking"),
-    ("PageUp, PageDown, Ctrl+End", "scroll the conversation; to its end"),
+    ("PageUp, PageDown", "scroll the conversation"),
+    ("Ctrl+End", "go to its end and stay there"),
     ("Ctrl+P", "command palette"),
     ("F1", "this help"),
-    ("Ctrl+C", "copy what is selected; else stop, and twice quits; the chat is saved"),
-    ("Ctrl+Q", "quit"),
+    ("Ctrl+C", "copy the selection; else stop, and twice quits"),
+    ("Ctrl+Q", "quit; the chat is saved"),
 )
 
 MESSAGE_KEYS = (
     ("Up, Down", "another message"),
     ("c or y, b", "copy it, or its last code block"),
-    ("e", "ask it differently"),
+    ("e", "edit it and ask again"),
     ("r", "answer it again"),
-    ("Left, Right", "walk between branches"),
-    ("t", "show its guesses, or its Markdown"),
+    ("Left, Right", "another branch"),
+    ("t", "show its draft tokens, or its Markdown"),
     ("o", "open its thinking"),
 )
 
-LANE_KEYS = (
+ROUND_KEYS = (
     ("Up, Down", "another round"),
     ("Left, Right", "another token"),
     ("PageUp, PageDown", "ten rounds"),
@@ -53,25 +55,21 @@ LANE_KEYS = (
 
 def help_text(width: int = 78) -> str:
     """Keys and commands as plain lines."""
-    parts = []
-    for title, keys in (
+    commands = tuple((f"/{c.name} {c.usage}".rstrip(), c.summary) for c in COMMANDS)
+    tables = (
         ("Keys", KEYS),
         ("On a message", MESSAGE_KEYS),
-        ("In the inspector", LANE_KEYS),
-    ):
-        parts.append(_table(title, keys, width))
-    commands = [(f"/{c.name} {c.usage}".rstrip(), c.summary) for c in COMMANDS]
-    parts.append(_table("Commands", commands, width))
-    parts.append("@path in a message attaches a text file.")
-    return "\n\n".join(parts)
+        ("In the inspector", ROUND_KEYS),
+        ("Commands", commands),
+    )
+    parts = [_table(title, rows, width) for title, rows in tables]
+    return "\n\n".join([*parts, "@path in a message attaches a text file."])
 
 
-def _table(title: str, rows: object, width: int) -> str:
-    lines = [title]
-    left = 34 if width >= 60 else 0
-    for key, what in rows:  # type: ignore[attr-defined]
-        lines.append(f"  {key:<{left}} {what}" if left else f"  {key}\n      {what}")
-    return "\n".join(lines)
+def _table(title: str, rows: Sequence[tuple[str, str]], width: int) -> str:
+    left = max(len(key) for key, _ in rows) if width >= 60 else 0
+    lines = [f"  {key:<{left}}  {what}" if left else f"  {key}\n      {what}" for key, what in rows]
+    return "\n".join([title, *lines])
 
 
 class HelpScreen(ModalScreen[None]):

@@ -23,11 +23,13 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from localspec.decoding.events import Alternative, Round, RoundToken
+from localspec.tui.status import joined_to_fit
 from localspec.tui.themes import VERDICT_SIGNS, shown_token
 
 __all__ = ["Inspector", "Lane", "round_words", "token_words"]
 
 _BAR = 20
+_SIGNS = ("✓ accepted", "✗ rejected", "→ correction", "+ bonus", "= plain", "· discarded")
 
 
 class Lane(ScrollView, can_focus=True):
@@ -161,21 +163,18 @@ class Inspector(Vertical):
             yield self._details
 
     def on_mount(self) -> None:
-        """The frame says what it is, and what the signs mean."""
+        """The frame says what it is."""
         self.border_title = "rounds"
-        self.border_subtitle = Content(
-            "✓ accepted  ✗ rejected  → correction  + bonus  = plain  · not judged"
-        )
 
-    def show(self, rounds: Sequence[Round]) -> None:
-        """Look at the rounds of an answer."""
-        self.lane.show(rounds)
+    def on_resize(self) -> None:
+        """And what the signs mean, as far as it fits."""
+        self.border_subtitle = Content(joined_to_fit(_SIGNS, self.size.width - 4, "  "))
 
     def on_lane_picked(self, event: Lane.Picked) -> None:
         """Show what is known of the chosen token."""
         details = self._details
         if not event.round.tokens:
-            details.update(Content("a round without tokens: the rest of the text was let go"))
+            details.update(Content("a round without tokens: it released the rest of the text"))
             return
         words = [round_words(event.round), *token_words(event.round, event.token)]
         worth = worth_words(event.round)
@@ -192,7 +191,7 @@ def round_words(round_: Round) -> str:
 
 
 def token_words(round_: Round, at: int) -> list[str]:
-    """What is known of one token: p, q, the chance that it had, and what else was likely."""
+    """What is known of one token: p, q, its chance of acceptance, and the alternatives."""
     token = round_.tokens[at]
     source = {"model": "the draft model", "ngram": "a copy of the text"}.get(
         token.source, "the target"
@@ -209,18 +208,18 @@ def token_words(round_: Round, at: int) -> list[str]:
     if token.source in ("model", "ngram") and token.verdict != "discarded":
         lines.append(f"chance of acceptance min(1, p/q) {_chance(token):.0%}")
     if token.verdict == "discarded":
-        lines.append("never judged: a token before it was refused, or the answer ended")
+        lines.append("not verified: a token before it was rejected, or the answer ended")
     return [*lines, *_alternatives(token)]
 
 
 def worth_words(round_: Round) -> list[str]:
-    """The controller's curve: what each K promised, in tokens over a plain step."""
+    """What the controller expected of each K, in tokens over plain steps."""
     if not round_.worth:
-        return ["K was fixed: nothing was weighed"] if round_.n_draft else []
+        return ["K was set, not chosen by the controller"] if round_.n_draft else []
     if len(round_.worth) == 1:
-        return ["the controller: nothing to draft was worth its time, so a plain step"]
+        return ["the controller chose a plain step: no draft was expected to pay"]
     top = max([0.01, *(worth for worth in round_.worth if math.isfinite(worth))])
-    lines = ["the controller: what K promised, in tokens more than plain steps in that time"]
+    lines = ["the controller: expected tokens gained over plain steps, for each K"]
     for k, worth in enumerate(round_.worth):
         if not math.isfinite(worth):
             lines.append(f" K {k:<2}   not allowed here")
@@ -245,7 +244,7 @@ def _chance(token: RoundToken) -> float:
 
 def _alternatives(token: RoundToken) -> list[str]:
     if not token.p_top:
-        return ["what else was likely is kept only for answers made while guesses are shown"]
+        return ["alternatives are recorded only while draft tokens are shown (Ctrl+T)"]
     lines = ["", f"{'target':<24}{'draft' if token.q_top else ''}"]
     for i in range(max(len(token.p_top), len(token.q_top))):
         lines.append(f"{_named(token.p_top, i):<24}{_named(token.q_top, i)}".rstrip())

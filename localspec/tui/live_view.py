@@ -15,10 +15,11 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from localspec.chat.chat import Live
+from localspec.chat.live_answer import LiveAnswer
 from localspec.chat.thinking import split
 from localspec.session.marks import Mark
 from localspec.tui.markdown_text import MarkdownText, Piece, Pieces
+from localspec.tui.status import progress_bar
 from localspec.tui.turn_view import marked_content, thinking_title
 from localspec.visible import visible
 
@@ -43,7 +44,7 @@ class LiveView(Vertical):
     LiveView Static { height: auto; }
     """
 
-    def __init__(self, live: Live, *, shows_marks: bool) -> None:
+    def __init__(self, live: LiveAnswer, *, shows_marks: bool) -> None:
         super().__init__()
         self.live = live
         self.shows_marks = shows_marks
@@ -107,8 +108,7 @@ class LiveView(Vertical):
         if live.stopping:
             words.append("stopping …")
         elif live.is_reading and live.prompt_total:
-            share = live.prompt_done / live.prompt_total
-            bar = "━" * round(10 * share) + "─" * (10 - round(10 * share))
+            bar = progress_bar(live.prompt_done / live.prompt_total, 10)
             seconds = time.monotonic() - live.started
             words.append(f"reading {live.prompt_done:,} of {live.prompt_total:,} {bar}")
             words.append(f"{seconds:.1f} s")

@@ -102,7 +102,7 @@ class ModelPicker(_Picker):
         self.heading = f"choose a {role}"
         self.hint = "filter, or a path, or user/repo:quant"
         self._role = role
-        self._target = chat.talker.target_path if chat.talker is not None else None
+        self._target = chat.pair.target_path if chat.pair is not None else None
 
     def on_mount(self) -> None:
         """Headers are read beside the screen."""
@@ -115,8 +115,8 @@ class ModelPicker(_Picker):
             found = targets()
         elif self._target is not None:
             found = [
-                Candidate("auto", "the draft that belongs to the pair"),
-                Candidate("none", "no draft model; copies of the text still draft"),
+                Candidate("auto", "the draft that belongs to this target"),
+                Candidate("none", "no draft model; draft tokens are copies of the text only"),
                 *drafts(self._target),
             ]
         self.app.call_from_thread(self._show, found)
@@ -181,7 +181,7 @@ def size_words(n_bytes: int | None) -> str:
 
 
 def _candidate_row(candidate: Candidate) -> Content:
-    state = f"to fetch: {size_words(candidate.n_bytes)}" if candidate.n_bytes != 0 else ""
+    state = f"to download: {size_words(candidate.n_bytes)}" if candidate.n_bytes != 0 else ""
     if candidate.refused:
         state = f"does not fit: {candidate.refused}"
     name = candidate.reference.rpartition("/")[2]

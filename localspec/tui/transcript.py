@@ -13,8 +13,8 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from localspec.chat.chat import Live
 from localspec.chat.conversation import Conversation
+from localspec.chat.live_answer import LiveAnswer
 from localspec.tui.live_view import LiveView
 from localspec.tui.turn_view import TurnView
 
@@ -50,7 +50,7 @@ class Transcript(VerticalScroll, can_focus=False):
         """True while the end is in sight."""
         return self.max_scroll_y - self.scroll_y <= 1
 
-    async def sync(self, conversation: Conversation, live: Live | None, view: str) -> None:
+    async def sync(self, conversation: Conversation, live: LiveAnswer | None, view: str) -> None:
         """Show the branch that is read, changing as little as may be."""
         path = conversation.path()
         if live is not None and live.before is not None:
@@ -115,7 +115,7 @@ class Transcript(VerticalScroll, can_focus=False):
         """The last message that is shown."""
         return next(iter(reversed(self.query(TurnView))), None)
 
-    async def _sync_live(self, live: Live | None, view: str) -> None:
+    async def _sync_live(self, live: LiveAnswer | None, view: str) -> None:
         shows_marks = view != "off"
         shown = self.live_view
         if shown is not None and (shown.live is not live or shown.shows_marks != shows_marks):

@@ -1,4 +1,4 @@
-"""One message: the person's as it was written, the model's as Markdown or with its guesses."""
+"""One message: the person's as written, the model's as Markdown or with its draft tokens."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
-from localspec.chat.conversation import Conversation, Turn
-from localspec.chat.notes import new_notes
+from localspec.chat.conversation import Conversation, Turn, new_notes
 from localspec.chat.thinking import split
 from localspec.session.marks import Mark, mark_all
 from localspec.tui.markdown_text import markdown_texts
@@ -47,7 +46,7 @@ class TurnView(Vertical, can_focus=True):
         Binding("b", "copy_code", "Copy code"),
         Binding("e", "edit", "Edit"),
         Binding("r", "retry", "Retry"),
-        Binding("t", "tokens", "Guesses"),
+        Binding("t", "tokens", "Drafts"),
         Binding("o", "think", "Thinking"),
         Binding("left", "branch(-1)", "Branch", show=False),
         Binding("right", "branch(1)", "Branch"),
@@ -164,7 +163,7 @@ class TurnView(Vertical, can_focus=True):
             "cancelled": "stopped; /continue goes on",
             "interrupted": "cut off before its end; /continue goes on",
             "length": "cut at the token limit; /continue goes on",
-            "context": "the context is full: /new begins afresh, --ctx-size makes it larger",
+            "context": "the context is full: /new starts again, --ctx-size sets a larger one",
         }.get(self.turn.reason or "")
         return visible("\n".join([*self.notes, *([why] if why else [])]))
 
@@ -231,11 +230,11 @@ def _figures(turn: Turn) -> list[str]:
         f"{timings.get('predicted_per_second', 0.0):.1f} tok/s",
     ]
     if speed_up := timings.get("speed_up_estimated"):
-        words.append(f"×{speed_up:.2f} est.")
+        words.append(f"≈{speed_up:.2f}× plain")
     accepted = timings.get("draft_n_accepted", 0)
-    judged = accepted + timings.get("draft_n_rejected", 0)
-    if judged:
-        words.append(f"accepted {accepted} of {judged}")
+    verified = accepted + timings.get("draft_n_rejected", 0)
+    if verified:
+        words.append(f"accepted {accepted} of {verified}")
     elif timings.get("drafter") == "none":
-        words.append("plain")
+        words.append("plain decoding")
     return words

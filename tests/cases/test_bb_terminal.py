@@ -24,7 +24,7 @@ from localspec.session.marks import Mark
 from localspec.tui.markdown_text import Pieces
 from localspec.tui.turn_view import marked_content
 from tests.cases.proof import shown_by
-from tests.scripted_talker import ScriptedTalker, plain, round_of, script
+from tests.scripted_chat import ScriptedSession, plain, round_of, script
 from tests.tui.driving import Driven, run, shown
 
 RTL = "שלום 123 `code(1)` مرحبا 45 end"
@@ -50,7 +50,7 @@ def test_a_paste_of_three_lines_is_one_message(tmp_path: Path, end: str) -> None
         asked = [turn.text for turn in test.chat.conversation.path() if turn.role == "user"]
         assert asked == ["one\ntwo\nthree"]
 
-    run(tmp_path, body, ScriptedTalker())
+    run(tmp_path, body, ScriptedSession())
     shown_by("tui.test_composer.test_a_big_paste_is_whole_and_counted")
 
 
@@ -63,9 +63,9 @@ def test_a_message_of_400_kilobytes_is_kept_whole_and_shown_in_part(tmp_path: Pa
         assert question.text.strip() == text.strip()
         await test.sees("more characters")
 
-    talker = ScriptedTalker()
-    talker.n_ctx = 10_000_000
-    run(tmp_path, body, talker)
+    session = ScriptedSession()
+    session.n_ctx = 10_000_000
+    run(tmp_path, body, session)
 
 
 @pytest.mark.parametrize("view", ["inline", "off"])
@@ -85,7 +85,7 @@ def test_a_long_answer_keeps_the_keys_alive(tmp_path: Path, view: str) -> None:
         await test.idle()
         assert test.chat.conversation.path()[-1].text.count("\n") == 300
 
-    run(tmp_path, body, ScriptedTalker([script(rounds)], gate=gate), settings={"view": view})
+    run(tmp_path, body, ScriptedSession([script(rounds)], gate=gate), settings={"view": view})
 
 
 def test_the_markdown_that_is_parsed_again_does_not_grow() -> None:
@@ -114,7 +114,7 @@ def test_the_cursor_stands_behind_a_wide_character(tmp_path: Path) -> None:
         await test.pilot.press("x")
         assert test.composer.text == "日x語"
 
-    run(tmp_path, body, ScriptedTalker())
+    run(tmp_path, body, ScriptedSession())
 
 
 def test_lines_are_wrapped_by_cells(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_lines_are_wrapped_by_cells(tmp_path: Path) -> None:
         await test.ask("漢" * 100)
         assert shown(test.app).count("漢") == 100
 
-    run(tmp_path, body, ScriptedTalker(), size=(60, 30))
+    run(tmp_path, body, ScriptedSession(), size=(60, 30))
 
 
 def test_right_to_left_text_is_stored_and_copied_in_logical_order(
@@ -131,7 +131,7 @@ def test_right_to_left_text_is_stored_and_copied_in_logical_order(
     copied: list[str] = []
 
     async def body(test: Driven) -> None:
-        monkeypatch.setattr(test.app.front, "copy", lambda text, what: copied.append(text))
+        monkeypatch.setattr(test.app.front_end, "copy", lambda text, what: copied.append(text))
         await test.ask(RTL)
         assert [turn.text for turn in test.chat.conversation.path()] == [RTL, RTL]
         test.composer.put("/copy")
@@ -139,4 +139,4 @@ def test_right_to_left_text_is_stored_and_copied_in_logical_order(
         await test.until(lambda: copied)
         assert copied == [RTL]
 
-    run(tmp_path, body, ScriptedTalker([script([plain(0, RTL)])]))
+    run(tmp_path, body, ScriptedSession([script([plain(0, RTL)])]))

@@ -16,7 +16,7 @@ from localspec.cli.show import StyledPrinter, TextPrinter
 from localspec.tui.markdown_text import rendered
 from localspec.visible import visible
 from tests.cases.proof import shown_by
-from tests.scripted_talker import ScriptedTalker, plain, round_of, script
+from tests.scripted_chat import ScriptedSession, plain, round_of, script
 from tests.tui.driving import Driven, run, shown
 
 MARKUP = ["[/]", "[bold", "a[0] [#888]x[/#999]", "[@click=app.quit]x[/]"]
@@ -40,12 +40,12 @@ def test_markup_is_text_in_question_answer_title_and_notes(
         await test.ask(text)
         assert shown(test.app).count(text) >= 1
         assert [turn.text for turn in test.chat.conversation.path()] == [text, text]
-        test.app.front.say(text)
+        test.app.front_end.say(text)
         await test.sees(text)
 
     answer = script([round_of(0, [text[:1]], text[1:], rejected=text, text=text)], notes=(text,))
-    talker = ScriptedTalker([answer], name=text.replace("/", "|"))
-    run(tmp_path, body, talker, settings={"view": view})
+    session = ScriptedSession([answer], name=text.replace("/", "|"))
+    run(tmp_path, body, session, settings={"view": view})
     shown_by(
         "tui.test_app.test_model_text_is_literal",
         "tui.test_app.test_a_load_that_fails_says_why",
@@ -78,7 +78,7 @@ def test_no_escape_code_reaches_the_screen_of_the_chat(tmp_path: Path, view: str
         assert _is_harmless(shown(test.app))
         assert test.chat.conversation.path()[-1].text == text
 
-    run(tmp_path, body, ScriptedTalker([script([plain(0, text)])]), settings={"view": view})
+    run(tmp_path, body, ScriptedSession([script([plain(0, text)])]), settings={"view": view})
 
 
 def test_links_are_shown_and_cannot_be_opened() -> None:

@@ -77,5 +77,5 @@ def test_shown_elsewhere() -> None:
     shown_by(
         "tiny.test_engine.test_an_abandoned_stream_frees_the_session",
         "tiny.test_async.test_an_open_stream_makes_the_session_busy_and_no_deadlock",
-        "unit.test_talk.test_two_answers_never_run_at_once",
+        "unit.test_chat.test_two_answers_never_run_at_once",
     )

@@ -49,5 +49,5 @@ def test_two_calls_on_one_session() -> None:
     shown_by(
         "tiny.test_concurrency.test_without_the_option_a_second_caller_gets_an_error",
         "tiny.test_concurrency.test_waiters_are_served_in_the_order_of_their_coming",
-        "unit.test_talk.test_two_answers_never_run_at_once",
+        "unit.test_chat.test_two_answers_never_run_at_once",
     )

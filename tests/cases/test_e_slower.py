@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from localspec.chat.engine_thread import Order, Speaker
+from localspec.chat.engine_protocol import Generate, OpenPair
+from localspec.chat.engine_thread import EngineThread
 from localspec.decoding.events import Event, Finished
 from localspec.session.options import LoadOptions
 from localspec.session.session import Session
 from tests.cases.proof import shown_by
-from tests.scripted_talker import ScriptedTalker, plain, script
+from tests.scripted_chat import ScriptedSession, plain, script
 from tests.tiny.truth import write
 
 
@@ -51,7 +52,7 @@ def test_a_front_end_that_reads_nothing_does_not_hold_the_decoding_up() -> None:
     """The whole answer is made while nobody takes its events."""
     finished = threading.Event()
 
-    class Talker(ScriptedTalker):
+    class Finishing(ScriptedSession):
         def stream(self, prompt: Any, **options: Any) -> Iterator[Event]:
             for event in super().stream(prompt, **options):
                 if isinstance(event, Finished):
@@ -59,10 +60,10 @@ def test_a_front_end_that_reads_nothing_does_not_hold_the_decoding_up() -> None:
                 yield event
 
     rounds = [plain(i, f" {i}") for i in range(2_000)]
-    speaker = Speaker(Talker([script(rounds)]).open)
+    engine = EngineThread(Finishing([script(rounds)]).open)
     try:
-        speaker.load(Order("/models/big.gguf", None, {}))
-        speaker.answer("a", "hi", {})
+        engine.open(OpenPair("/models/big.gguf", None, {}))
+        engine.generate(Generate("a", [{"role": "user", "content": "hi"}], {}))
         assert finished.wait(20)
     finally:
-        assert speaker.close()
+        assert engine.close()

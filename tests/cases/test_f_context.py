@@ -48,5 +48,5 @@ def test_oldest_turns_dropped_while_drafting() -> None:
     shown_by(
         "tiny.test_long_chat.test_thirty_turns_in_a_context_of_512",
         "tiny.test_sequences.test_any_sequence_ends_in_the_answer_of_a_cold_session",
-        "unit.test_fitting.test_it_always_fits",
+        "unit.test_context_fit.test_it_always_fits",
     )

@@ -62,7 +62,7 @@ def test_a_prompt_beyond_the_context(tiny_dir: Path, factor: int) -> None:
             session.complete([270] * n)
         assert len(session.complete([270], **GREEDY).token_ids) == 4
     shown_by(
-        "unit.test_fitting.test_a_long_last_question_takes_from_the_room_before_it_is_refused",
+        "unit.test_context_fit.test_a_long_last_question_takes_from_the_room_before_it_is_refused",
         "tiny.test_long_chat.test_a_message_that_no_context_holds_is_refused_by_name",
     )
 

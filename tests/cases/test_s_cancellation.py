@@ -61,14 +61,14 @@ def test_ctrl_c_and_escape_leave_the_chat() -> None:
 
 def test_one_generation_at_a_time() -> None:
     """Stop, and a new message at once: the worker hears it, answers do not overlap."""
-    shown_by("unit.test_talk.test_two_answers_never_run_at_once")
+    shown_by("unit.test_chat.test_two_answers_never_run_at_once")
 
 
 def test_quitting_in_mid_generation() -> None:
     """The process ends, the answer is kept."""
     shown_by(
         "tui.test_app.test_quitting_in_the_middle_keeps_the_answer",
-        "unit.test_talk.test_closing_in_the_middle_keeps_the_answer",
+        "unit.test_chat.test_closing_in_the_middle_keeps_the_answer",
     )
 
 

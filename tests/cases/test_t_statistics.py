@@ -83,6 +83,6 @@ def test_shown_elsewhere() -> None:
     shown_by(
         "tiny.test_engine.test_events_tell_the_whole_story",
         "tiny.test_bench.test_the_rows_tell_what_was_measured",
-        "unit.test_talk.test_figures_are_sums_of_the_rounds",
-        "unit.test_talk.test_unmeasured_figures_are_not_made_up",
+        "unit.test_chat.test_figures_are_sums_of_the_rounds",
+        "unit.test_chat.test_unmeasured_figures_are_not_made_up",
     )

@@ -54,7 +54,7 @@ def test_start_ask_stop_retry_quit_resume(
         for restored in (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l"):  # screen, cursor, mouse
             assert restored in terminal.raw
         told = terminal.raw.rpartition(b"\x1b[?1049l")[2].decode()
-        assert "goes on" in told
+        assert "saved; continue with" in told
         chat_id = re.search(r"--resume (\S+?)`", told)
         assert chat_id is not None
 

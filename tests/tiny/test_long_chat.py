@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from localspec.chat.chat import Chat
-from localspec.chat.engine_thread import Speaker, open_pair
+from localspec.chat.engine_thread import EngineThread, open_session
 from localspec.chat.saved import SavedChat
 from localspec.chat.settings import ChatSettings
 from localspec.errors import ContextOverflowError
+from tests.scripted_chat import wait
 from tests.tiny.truth import write
 
 
@@ -24,28 +24,20 @@ def chat(request: pytest.FixtureRequest, tiny_dir: Path, tmp_path: Path) -> Iter
         loading={"n_ctx": 512, "n_threads": 1},
         answering={"temperature": 0.0, "max_tokens": 24, "n_draft": 3, "drafter": "model"},
     )
-    chat = Chat(Speaker(open_pair), settings, SavedChat(tmp_path, "long"))
+    chat = Chat(EngineThread(open_session), settings, SavedChat(tmp_path, "long"))
     chat.conversation.system = "be brief"
     chat.load()
-    wait(chat)
-    assert chat.talker is not None, chat.failure
+    wait(chat, seconds=60)
+    assert chat.pair is not None, chat.failure
     yield chat
     chat.close()
-
-
-def wait(chat: Chat) -> None:
-    deadline = time.monotonic() + 60
-    while chat.is_busy:
-        assert time.monotonic() < deadline
-        chat.poll()
-        time.sleep(0.002)
 
 
 def test_thirty_turns_in_a_context_of_512(chat: Chat) -> None:
     notices = []
     for i in range(30):
         chat.send(f"question {i}: and the other one is in the end")
-        wait(chat)
+        wait(chat, seconds=60)
         turn = chat.conversation.last("assistant")
         assert turn is not None
         assert turn.reason in ("length", "eos"), (i, turn.reason, chat.failure)
@@ -64,7 +56,7 @@ def test_a_message_that_no_context_holds_is_refused_by_name(chat: Chat) -> None:
         chat.send("x" * 3000)
     assert len(chat.conversation) == before, "it is not in the way of the next question"
     chat.send("short")
-    wait(chat)
+    wait(chat, seconds=60)
     turn = chat.conversation.last("assistant")
     assert turn is not None
     assert turn.text
@@ -74,7 +66,7 @@ def test_an_answer_that_filled_the_context_can_be_continued(chat: Chat) -> None:
     chat.settings = chat.settings.answer_with(max_tokens=None)
     for i in range(3):
         chat.send(f"question {i}")
-        wait(chat)
+        wait(chat, seconds=60)
     turn = chat.conversation.last("assistant")
     assert turn is not None
     assert turn.reason in ("context", "eos")

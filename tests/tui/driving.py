@@ -13,12 +13,12 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from localspec.chat.chat import Chat
-from localspec.chat.engine_thread import Speaker
+from localspec.chat.engine_thread import EngineThread
 from localspec.chat.saved import SavedChat
 from localspec.chat.settings import ChatSettings
 from localspec.tui.app import ChatApp
 from localspec.tui.composer import Composer
-from tests.scripted_talker import ScriptedTalker, plain, round_of, script
+from tests.scripted_chat import ScriptedSession, plain, round_of, script
 
 __all__ = ["ANSWER", "Driven", "driven", "run", "shown"]
 
@@ -51,7 +51,7 @@ class Driven:
 
     @property
     def composer(self) -> Composer:
-        return self.app.composer
+        return self.app.widgets.composer
 
     async def until(self, condition: Callable[[], Any], what: str = "") -> None:
         """Wait for it, five seconds at most."""
@@ -68,9 +68,9 @@ class Driven:
     async def idle(self) -> None:
         """Wait until nothing is loaded or written, and the screen tells so."""
         await self.pilot.pause()  # messages that are on their way
-        await self.until(lambda: not self.chat.is_busy and (self.chat.talker or self.chat.failure))
+        await self.until(lambda: not self.chat.is_busy and (self.chat.pair or self.chat.failure))
         await self.until(
-            lambda: self.app.transcript.live_view is None and not self.app.painter.is_stale
+            lambda: self.app.widgets.transcript.live_view is None and not self.app.painter.is_stale
         )
 
     async def ask(self, text: str) -> None:
@@ -86,7 +86,7 @@ class Driven:
 
 @contextlib.asynccontextmanager
 async def driven(
-    talker: ScriptedTalker,
+    session: ScriptedSession,
     folder: Path,
     *,
     size: tuple[int, int] = (120, 40),
@@ -98,7 +98,7 @@ async def driven(
 ) -> AsyncIterator[Driven]:
     """The app on a scripted pair, loaded."""
     chosen = ChatSettings(**{"target": "/models/big.gguf", "draft": None, **(settings or {})})
-    chat = Chat(Speaker(talker.open), chosen, saved or SavedChat(folder, "chat"), clock=clock)
+    chat = Chat(EngineThread(session.open), chosen, saved or SavedChat(folder, "chat"), clock=clock)
     app = ChatApp(chat, may_fetch=True, **given)
     app.painter.blinks = False
     try:
@@ -112,10 +112,10 @@ async def driven(
 
 
 def run(
-    folder: Path, body: Callable[[Driven], Awaitable[None]], talker: ScriptedTalker, **given: Any
+    folder: Path, body: Callable[[Driven], Awaitable[None]], session: ScriptedSession, **given: Any
 ) -> None:
     async def main() -> None:
-        async with driven(talker, folder, **given) as test:
+        async with driven(session, folder, **given) as test:
             await body(test)
 
     asyncio.run(main())

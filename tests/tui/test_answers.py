@@ -13,7 +13,7 @@ from localspec.chat.commands import run_command
 from localspec.control.economics import COPIES_ALONE
 from localspec.decoding.events import Event
 from localspec.tui.turn_view import TurnView
-from tests.scripted_talker import ScriptedTalker, plain, round_of, script
+from tests.scripted_chat import ScriptedSession, plain, round_of, script
 from tests.tui.driving import Driven, run, shown
 
 
@@ -26,14 +26,14 @@ def test_a_continued_answer_grows_in_its_last_line(tmp_path: Path) -> None:
         await test.pilot.press("enter")
         gate.release()
         await test.sees("so far and")
-        assert test.app.transcript.live_view is not None
+        assert test.app.widgets.transcript.live_view is not None
         assert "first line\n" in "\n".join(row.rstrip() for row in shown(test.app).split("\n"))
         gate.release(5)
         await test.idle()
 
     begun = script([plain(0, "first line\nso far")], reason="length")
     rest = script([plain(0, " and"), plain(1, " on")])
-    run(tmp_path, body, ScriptedTalker([begun, rest], gate=gate))
+    run(tmp_path, body, ScriptedSession([begun, rest], gate=gate))
 
 
 def test_what_holds_for_all_answers_is_said_under_the_first(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_what_holds_for_all_answers_is_said_under_the_first(tmp_path: Path) -> N
         assert [len(notes) for notes in said] == [1, 0]
         assert "at 0.91 times" in said[0][0]
 
-    run(tmp_path, body, ScriptedTalker([answer("0.91"), answer("0.48")]))
+    run(tmp_path, body, ScriptedSession([answer("0.91"), answer("0.48")]))
 
 
 def test_walking_the_branches_of_a_question_stays_at_the_question(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_walking_the_branches_of_a_question_stays_at_the_question(tmp_path: Path
             assert isinstance(focused, TurnView)
             assert focused.turn.text == words
 
-    run(tmp_path, body, ScriptedTalker([long]))
+    run(tmp_path, body, ScriptedSession([long]))
 
 
 def test_thinking_is_folded_and_opens(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_thinking_is_folded_and_opens(tmp_path: Path) -> None:
         await test.pilot.press("ctrl+o")
         await test.sees("hm, well")
 
-    run(tmp_path, body, ScriptedTalker([script(rounds)]), settings={"view": "off"})
+    run(tmp_path, body, ScriptedSession([script(rounds)]), settings={"view": "off"})
 
 
 def test_thinking_is_folded_while_it_grows_beside_the_guesses(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_thinking_is_folded_while_it_grows_beside_the_guesses(tmp_path: Path) ->
         await test.idle()
         await test.sees("Yes <b>")
 
-    run(tmp_path, body, ScriptedTalker([script(rounds)], gate=gate))
+    run(tmp_path, body, ScriptedSession([script(rounds)], gate=gate))
 
 
 def test_an_answer_that_begins_like_a_mark_is_whole(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_an_answer_that_begins_like_a_mark_is_whole(tmp_path: Path) -> None:
         gate.release(1)
         await test.idle()
 
-    run(tmp_path, body, ScriptedTalker([script(rounds)], gate=gate))
+    run(tmp_path, body, ScriptedSession([script(rounds)], gate=gate))
 
 
 def test_what_holds_for_every_answer_is_said_once(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_what_holds_for_every_answer_is_said_once(tmp_path: Path) -> None:
         assert all(view.turn.notes == (note,) for view in views)
 
     answer = script([plain(0, "Yes")], notes=(note,))
-    run(tmp_path, body, ScriptedTalker([answer, answer]))
+    run(tmp_path, body, ScriptedSession([answer, answer]))
 
 
 def test_the_figures_are_of_the_branch_that_is_read(tmp_path: Path) -> None:
@@ -161,9 +161,9 @@ def test_the_figures_are_of_the_branch_that_is_read(tmp_path: Path) -> None:
         await test.sees("tok/s")
         await test.pilot.press("tab", "left")
         await test.sees("ctx 40/4,096")
-        assert "tok/s ·" not in str(test.app.figures._shown)
+        assert "tok/s ·" not in str(test.app.widgets.figures._shown)
 
-    run(tmp_path, body, ScriptedTalker([long, short]))
+    run(tmp_path, body, ScriptedSession([long, short]))
 
 
 @pytest.mark.parametrize("view", ["off", "inline", "inspector"])
@@ -180,9 +180,9 @@ def test_another_view_shows_at_once_what_is_written(
         monkeypatch.setattr(test.app.painter, "_painted", lambda began: None)
         await test.pilot.pause()
         test.app.painter._next_at = math.inf  # a slow machine rests for long after a paint
-        before = test.app.transcript.live_view
-        run_command(test.app.front, f"/spec {view}")
-        await test.until(lambda: test.app.transcript.live_view not in (None, before))
+        before = test.app.widgets.transcript.live_view
+        run_command(test.app.front_end, f"/spec {view}")
+        await test.until(lambda: test.app.widgets.transcript.live_view not in (None, before))
         await test.until(
             lambda: any("one two" in line[:50] for line in shown(test.app).splitlines())
         )
@@ -191,5 +191,5 @@ def test_another_view_shows_at_once_what_is_written(
 
     rounds = [round_of(0, ["one"], " two"), plain(1, " three")]
     other = "inline" if view == "off" else "off"
-    talker = ScriptedTalker([script(rounds)], gate=gate)
-    run(tmp_path, body, talker, settings={"view": other})
+    session = ScriptedSession([script(rounds)], gate=gate)
+    run(tmp_path, body, session, settings={"view": other})

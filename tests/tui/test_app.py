@@ -18,7 +18,7 @@ from localspec.tui.help import HelpScreen
 from localspec.tui.inspector import Inspector, Lane
 from localspec.tui.transcript import _N_SHOWN
 from localspec.tui.turn_view import TurnView
-from tests.scripted_talker import ScriptedTalker, plain, round_of, script
+from tests.scripted_chat import ScriptedSession, plain, round_of, script
 from tests.tui.driving import ANSWER, Driven, run, shown
 
 
@@ -32,7 +32,7 @@ def test_a_question_is_answered(tmp_path: Path) -> None:
         assert "×" in test.line("#figures")
         assert "big-Q4_K_M + small-Q4_0 · CPU, 2 threads" in text
 
-    run(tmp_path, body, ScriptedTalker([ANSWER]))
+    run(tmp_path, body, ScriptedSession([ANSWER]))
 
 
 def test_guesses_are_seen_live_and_the_rejected_ones_go(
@@ -55,7 +55,7 @@ def test_guesses_are_seen_live_and_the_rejected_ones_go(
         await test.idle()
 
     rounds = [round_of(0, ["ok"], " yes", rejected=" no"), plain(1, " end")]
-    run(tmp_path, body, ScriptedTalker([script(rounds)], gate=gate))
+    run(tmp_path, body, ScriptedSession([script(rounds)], gate=gate))
 
 
 def test_a_rejected_token_is_seen_however_late_it_is_painted(
@@ -88,7 +88,7 @@ def test_escape_stops_and_keeps_the_text(tmp_path: Path) -> None:
         assert "so far and on" in shown(test.app)
 
     scripts = [script([plain(0, "so far"), plain(1, " lost")]), script([plain(0, " and on")])]
-    run(tmp_path, body, ScriptedTalker(scripts, gate=gate))
+    run(tmp_path, body, ScriptedSession(scripts, gate=gate))
 
 
 def test_the_view_has_three_depths(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_the_view_has_three_depths(tmp_path: Path) -> None:
         await test.ask("Write code")
         await test.pilot.press("ctrl+t")
         assert test.chat.settings.view == "inspector"
-        await test.sees("nothing to draft was worth its")
+        await test.sees("the controller chose a plain step")
         assert "bonus" not in shown(test.app).partition("token 1 of 1")[2].partition("✓")[0]
         assert test.app.query_one(Inspector).display
         await test.pilot.press("f2")
@@ -105,7 +105,7 @@ def test_the_view_has_three_depths(tmp_path: Path) -> None:
         await test.pilot.press("f2")
         assert test.chat.settings.view == "inline"
 
-    run(tmp_path, body, ScriptedTalker([ANSWER]))
+    run(tmp_path, body, ScriptedSession([ANSWER]))
 
 
 def test_rounds_are_walked_with_the_arrows(tmp_path: Path) -> None:
@@ -129,11 +129,11 @@ def test_rounds_are_walked_with_the_arrows(tmp_path: Path) -> None:
         assert lane.follows
 
     view = {"view": "inspector"}
-    run(tmp_path, body, ScriptedTalker([ANSWER]), size=(200, 50), settings=view)
+    run(tmp_path, body, ScriptedSession([ANSWER]), size=(200, 50), settings=view)
 
 
 def test_keys_on_a_message(tmp_path: Path) -> None:
-    talker = ScriptedTalker([ANSWER, script([plain(0, "other")])])
+    session = ScriptedSession([ANSWER, script([plain(0, "other")])])
     copied: list[str] = []
 
     async def body(test: Driven) -> None:
@@ -147,7 +147,7 @@ def test_keys_on_a_message(tmp_path: Path) -> None:
         await test.until(lambda: answer.marked)
         assert "```py" in shown(test.app)
         await test.pilot.press("t", "r")
-        await test.until(lambda: len(talker.asked) == 2)
+        await test.until(lambda: len(session.asked) == 2)
         await test.idle()
         assert "‹ 2 of 2 ›" in shown(test.app)
         view = [view for view in test.app.query(TurnView) if view.turn.role == "assistant"][-1]
@@ -162,15 +162,15 @@ def test_keys_on_a_message(tmp_path: Path) -> None:
         await test.pilot.press("escape")
         assert test.composer.editing is None
 
-    run(tmp_path, body, talker)
+    run(tmp_path, body, session)
 
 
 def test_an_answer_without_drafts_says_how_to_have_some(tmp_path: Path) -> None:
     async def body(test: Driven) -> None:
         await test.ask("hm")
-        assert "nothing was worth drafting in this answer; /ndraft 4" in test.line("#status")
+        assert "drafting did not pay in this answer; /ndraft 4" in test.line("#status")
 
-    run(tmp_path, body, ScriptedTalker([script([plain(0, "a"), plain(1, "b")])]))
+    run(tmp_path, body, ScriptedSession([script([plain(0, "a"), plain(1, "b")])]))
 
 
 def test_ctrl_c_twice_quits_and_once_does_not(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_ctrl_c_twice_quits_and_once_does_not(tmp_path: Path) -> None:
         await test.pilot.press("ctrl+c")
         await test.until(lambda: test.app.return_value == 0)
 
-    run(tmp_path, body, ScriptedTalker([ANSWER]))
+    run(tmp_path, body, ScriptedSession([ANSWER]))
 
 
 def test_quitting_in_the_middle_keeps_the_answer(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_quitting_in_the_middle_keeps_the_answer(tmp_path: Path) -> None:
         await test.pilot.press("ctrl+q")
 
     scripts = [script([plain(0, "so far"), plain(1, " lost")])]
-    run(tmp_path, body, ScriptedTalker(scripts, gate=gate))
+    run(tmp_path, body, ScriptedSession(scripts, gate=gate))
     read = SavedChat.open("chat", tmp_path).conversation
     assert read.path()[-1].text == "so far"
 
@@ -209,7 +209,7 @@ def test_help_lists_every_command(tmp_path: Path) -> None:
         await test.pilot.press("escape")
         await test.until(lambda: not isinstance(test.app.screen, HelpScreen))
 
-    run(tmp_path, body, ScriptedTalker([ANSWER]), size=(120, 80))
+    run(tmp_path, body, ScriptedSession([ANSWER]), size=(120, 80))
 
 
 def test_the_palette_has_the_commands(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_the_palette_has_the_commands(tmp_path: Path) -> None:
         await test.pilot.press("ctrl+p")
         await test.sees("Search for commands")
 
-    run(tmp_path, body, ScriptedTalker([ANSWER]))
+    run(tmp_path, body, ScriptedSession([ANSWER]))
 
 
 def test_a_load_that_fails_says_why(tmp_path: Path) -> None:
@@ -230,8 +230,8 @@ def test_a_load_that_fails_says_why(tmp_path: Path) -> None:
         await test.sees("no model is loaded")
         assert test.composer.text == "hi"  # nothing is lost
 
-    talker = ScriptedTalker(failure=ModelNotFoundError("no such [/model] at all"))
-    run(tmp_path, body, talker)
+    session = ScriptedSession(failure=ModelNotFoundError("no such [/model] at all"))
+    run(tmp_path, body, session)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_model_text_is_literal(tmp_path: Path, text: str) -> None:
         assert test.chat.conversation.path()[-1].text == text
         assert text[:6] in shown(test.app) or text.startswith("\x1b")
 
-    run(tmp_path, body, ScriptedTalker([script([plain(0, text)])], name="[/evil]"))
+    run(tmp_path, body, ScriptedSession([script([plain(0, text)])], name="[/evil]"))
 
 
 def test_why_nothing_is_drafted_is_said(tmp_path: Path) -> None:
@@ -260,8 +260,8 @@ def test_why_nothing_is_drafted_is_said(tmp_path: Path) -> None:
         await test.pilot.press("enter")
         await test.sees("drafting is off (/drafter auto turns it on)")
 
-    outlook = "a draft model cannot pay here: even if every guess were right …"
-    run(tmp_path, body, ScriptedTalker([ANSWER], outlook=outlook))
+    why_not = "a draft model cannot pay here: even if every guess were right …"
+    run(tmp_path, body, ScriptedSession([ANSWER], why_no_draft_model=why_not))
 
 
 def test_tab_goes_from_part_to_part(tmp_path: Path) -> None:
@@ -276,15 +276,15 @@ def test_tab_goes_from_part_to_part(tmp_path: Path) -> None:
         await test.pilot.press("up", "up", "tab")
         assert test.composer.has_focus
         await test.pilot.press("ctrl+t", "tab", "tab")
-        assert test.app.inspector.lane.has_focus
+        assert test.app.widgets.inspector.lane.has_focus
         await test.pilot.press("tab")
         assert test.composer.has_focus
         await test.pilot.press("shift+tab")
-        assert test.app.inspector.lane.has_focus
+        assert test.app.widgets.inspector.lane.has_focus
         await test.pilot.press("shift+tab", "shift+tab")
         assert test.composer.has_focus
 
-    run(tmp_path, body, ScriptedTalker([ANSWER]))
+    run(tmp_path, body, ScriptedSession([ANSWER]))
 
 
 def test_the_reader_who_scrolls_up_is_left_alone(tmp_path: Path) -> None:
@@ -297,18 +297,18 @@ def test_the_reader_who_scrolls_up_is_left_alone(tmp_path: Path) -> None:
         gate.release(40)
         await test.sees("line 39")
         await test.pilot.press("pageup", "pageup")
-        at = test.app.transcript.scroll_y
+        at = test.app.widgets.transcript.scroll_y
         gate.release(20)
         await test.until(lambda: test.chat.live is not None and len(test.chat.live.rounds) == 60)
         await asyncio.sleep(0.2)
-        assert test.app.transcript.scroll_y == at
+        assert test.app.widgets.transcript.scroll_y == at
         await test.pilot.press("ctrl+end")
         await test.sees("line 59")
         gate.release(20)
         await test.idle()
         await test.sees("line 79")
 
-    run(tmp_path, body, ScriptedTalker([script(rounds)], gate=gate))
+    run(tmp_path, body, ScriptedSession([script(rounds)], gate=gate))
 
 
 def test_a_long_chat_shows_its_end_and_more_on_demand(tmp_path: Path) -> None:
@@ -320,10 +320,10 @@ def test_a_long_chat_shows_its_end_and_more_on_demand(tmp_path: Path) -> None:
     async def body(test: Driven) -> None:
         await test.sees("message 99")
         assert len(test.app.query(TurnView)) == _N_SHOWN
-        test.app.transcript.scroll_home(animate=False)
+        test.app.widgets.transcript.scroll_home(animate=False)
         await test.pilot.pause()
         await test.sees(f"{100 - _N_SHOWN} earlier messages")
         await test.pilot.press("pageup")
         await test.until(lambda: len(test.app.query(TurnView)) == 2 * _N_SHOWN)
 
-    run(tmp_path, body, ScriptedTalker([ANSWER]), saved=saved)
+    run(tmp_path, body, ScriptedSession([ANSWER]), saved=saved)

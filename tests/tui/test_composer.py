@@ -9,24 +9,24 @@ from typing import Any
 
 from textual import events
 
-from localspec.chat.engine_thread import Order
+from localspec.chat.engine_protocol import OpenPair
 from localspec.tui.turn_view import TurnView
-from tests.scripted_talker import ScriptedTalker, plain, script
+from tests.scripted_chat import ScriptedSession, plain, script
 from tests.tui.driving import ANSWER, Driven, run, shown
 
 
 def test_both_keys_insert_a_line_and_enter_sends(tmp_path: Path) -> None:
-    talker = ScriptedTalker([ANSWER])
+    session = ScriptedSession([ANSWER])
 
     async def body(test: Driven) -> None:
         await test.pilot.press("a", "ctrl+j", "b", "shift+enter", "c")
         assert test.composer.text == "a\nb\nc"
         await test.pilot.press("enter")
         await test.idle()
-        assert talker.asked[0][0][0]["content"] == "a\nb\nc"
+        assert session.asked[0][0][0]["content"] == "a\nb\nc"
         assert test.composer.text == ""
 
-    run(tmp_path, body, talker)
+    run(tmp_path, body, session)
 
 
 def test_enter_does_not_overtake_what_was_typed(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_enter_does_not_overtake_what_was_typed(tmp_path: Path) -> None:
         await test.until(lambda: bool(test.chat.conversation.path()))
         assert test.chat.conversation.path()[0].text == line
 
-    run(tmp_path, body, ScriptedTalker([ANSWER]))
+    run(tmp_path, body, ScriptedSession([ANSWER]))
 
 
 def test_the_history_is_walked_with_up_and_down(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_the_history_is_walked_with_up_and_down(tmp_path: Path) -> None:
         await test.pilot.press("up", "down", "down")
         assert test.composer.text == "draft"
 
-    run(tmp_path, body, ScriptedTalker([ANSWER]))
+    run(tmp_path, body, ScriptedSession([ANSWER]))
 
 
 def test_a_big_paste_is_whole_and_counted(tmp_path: Path) -> None:
@@ -65,14 +65,14 @@ def test_a_big_paste_is_whole_and_counted(tmp_path: Path) -> None:
         await test.until(lambda: len(test.composer.text) == 30_000 * 6)
         await test.sees("30,000")
 
-    run(tmp_path, body, ScriptedTalker([ANSWER]))
+    run(tmp_path, body, ScriptedSession([ANSWER]))
 
 
 def test_leaving_an_edit_gives_back_what_was_being_written(tmp_path: Path) -> None:
     async def body(test: Driven) -> None:
         await test.ask("first")
         test.composer.put("half a question")
-        question = test.app.transcript.query(TurnView).first()
+        question = test.app.widgets.transcript.query(TurnView).first()
         question.focus()
         await test.pilot.press("e")
         await test.until(lambda: test.composer.editing is not None)
@@ -87,13 +87,13 @@ def test_leaving_an_edit_gives_back_what_was_being_written(tmp_path: Path) -> No
         await test.until(lambda: test.composer.text == "half a question")
         await test.idle()
 
-    run(tmp_path, body, ScriptedTalker([ANSWER, ANSWER]))
+    run(tmp_path, body, ScriptedSession([ANSWER, ANSWER]))
 
 
 def test_what_is_typed_on_a_message_goes_to_the_box(tmp_path: Path) -> None:
     async def body(test: Driven) -> None:
         await test.ask("first")
-        last = test.app.transcript.last_turn
+        last = test.app.widgets.transcript.last_turn
         assert last is not None
         last.focus()
         await test.pilot.pause()
@@ -102,11 +102,11 @@ def test_what_is_typed_on_a_message_goes_to_the_box(tmp_path: Path) -> None:
         assert test.app.focused is test.composer
         assert test.composer.editing is None
 
-    run(tmp_path, body, ScriptedTalker([ANSWER]))
+    run(tmp_path, body, ScriptedSession([ANSWER]))
 
 
 def test_editing_asks_differently_on_a_branch(tmp_path: Path) -> None:
-    talker = ScriptedTalker([ANSWER, script([plain(0, "other")])])
+    session = ScriptedSession([ANSWER, script([plain(0, "other")])])
 
     async def body(test: Driven) -> None:
         await test.ask("Write code")
@@ -115,12 +115,12 @@ def test_editing_asks_differently_on_a_branch(tmp_path: Path) -> None:
         assert test.composer.text == "Write code"
         test.composer.load_text("Write prose")
         await test.pilot.press("enter")
-        await test.until(lambda: len(talker.asked) == 2)
+        await test.until(lambda: len(session.asked) == 2)
         await test.idle()
-        assert talker.asked[1][0][0]["content"] == "Write prose"
+        assert session.asked[1][0][0]["content"] == "Write prose"
         assert "‹ 2 of 2 ›" in shown(test.app)
 
-    run(tmp_path, body, talker)
+    run(tmp_path, body, session)
 
 
 def test_commands_are_suggested_and_completed(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_commands_are_suggested_and_completed(tmp_path: Path) -> None:
         await test.sees("temperature is 0.0")
         assert test.chat.settings.options.temperature == 0.0
 
-    run(tmp_path, body, ScriptedTalker([ANSWER]))
+    run(tmp_path, body, ScriptedSession([ANSWER]))
 
 
 def test_what_can_be_stopped_is_said(tmp_path: Path) -> None:
@@ -153,17 +153,17 @@ def test_what_can_be_stopped_is_said(tmp_path: Path) -> None:
         await test.sees("Ask something")
         await test.until(lambda: "Stop" not in footer())
 
-    run(tmp_path, body, ScriptedTalker([ANSWER], gate=gate), size=(80, 24))
+    run(tmp_path, body, ScriptedSession([ANSWER], gate=gate), size=(80, 24))
 
 
 def test_a_question_that_waited_for_the_load_can_be_stopped_too(tmp_path: Path) -> None:
     """Loading goes over into answering, and both can be stopped."""
     loading, gate = threading.Event(), threading.Semaphore(0)
 
-    class Slow(ScriptedTalker):
-        def open(self, order: Order, tell: Callable[[Any], None]) -> ScriptedTalker:
+    class Slow(ScriptedSession):
+        def open(self, request: OpenPair, reply: Callable[[Any], None]) -> ScriptedSession:
             assert loading.wait(10)
-            return super().open(order, tell)
+            return super().open(request, reply)
 
     async def body(test: Driven) -> None:
         test.composer.put("Write code")
@@ -196,4 +196,4 @@ def test_a_second_escape_does_not_drop_an_edit(tmp_path: Path) -> None:
         gate.release(20)
         await test.idle()
 
-    run(tmp_path, body, ScriptedTalker([ANSWER, ANSWER], gate=gate))
+    run(tmp_path, body, ScriptedSession([ANSWER, ANSWER], gate=gate))

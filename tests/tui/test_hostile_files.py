@@ -7,7 +7,7 @@ from pathlib import Path
 from localspec.chat.commands import run_command
 from localspec.chat.conversation import Turn
 from localspec.chat.saved import SavedChat
-from tests.scripted_talker import ScriptedTalker, plain, round_of
+from tests.scripted_chat import ScriptedSession, plain, round_of
 from tests.tui.driving import Driven, run, shown
 
 
@@ -15,16 +15,16 @@ def test_an_edit_ends_with_the_chat_that_it_belongs_to(tmp_path: Path) -> None:
     async def body(test: Driven) -> None:
         await test.ask("hello")
         test.composer.load_text("begun")
-        run_command(test.app.front, "/edit")
+        run_command(test.app.front_end, "/edit")
         assert test.composer.editing is not None
-        run_command(test.app.front, "/new")  # as from the palette
+        run_command(test.app.front_end, "/new")  # as from the palette
         assert test.composer.editing is None
         assert test.composer.text == "begun"
         await test.pilot.press("enter")
         await test.idle()
         assert [turn.text for turn in test.chat.conversation.path()] == ["begun", "Hello"]
 
-    run(tmp_path, body, ScriptedTalker())
+    run(tmp_path, body, ScriptedSession())
 
 
 def test_what_has_no_rounds_is_shown_among_the_guesses_too(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_what_has_no_rounds_is_shown_among_the_guesses_too(tmp_path: Path) -> No
         await test.sees("one two three")
 
     read = SavedChat.open("chat", tmp_path)
-    run(tmp_path, body, ScriptedTalker(), saved=read, settings={"view": "inspector"})
+    run(tmp_path, body, ScriptedSession(), saved=read, settings={"view": "inspector"})
 
 
 def test_thinking_is_folded_among_the_guesses_of_a_done_answer(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_thinking_is_folded_among_the_guesses_of_a_done_answer(tmp_path: Path) -
         await test.pilot.press("ctrl+o")
         await test.sees("hm well")
 
-    run(tmp_path, body, ScriptedTalker(), saved=saved, settings={"view": "inspector"})
+    run(tmp_path, body, ScriptedSession(), saved=saved, settings={"view": "inspector"})
 
 
 def test_damage_and_an_answer_to_nothing(tmp_path: Path) -> None:
@@ -77,10 +77,10 @@ def test_damage_and_an_answer_to_nothing(tmp_path: Path) -> None:
     async def body(test: Driven) -> None:
         await test.sees("out of the blue")
         await test.sees("1 damaged line of")
-        last = test.app.transcript.last_turn
+        last = test.app.widgets.transcript.last_turn
         assert last is not None
         last.focus()
         await test.pilot.press("r")
         await test.sees("there is no question yet")
 
-    run(tmp_path, body, ScriptedTalker(), saved=SavedChat.open("chat", tmp_path))
+    run(tmp_path, body, ScriptedSession(), saved=SavedChat.open("chat", tmp_path))

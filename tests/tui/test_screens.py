@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from localspec.chat.engine_thread import Fetching, Order
+from localspec.chat.engine_protocol import Downloading, OpenPair
 from localspec.errors import ModelNotFoundError
-from tests.scripted_talker import ScriptedTalker, plain, round_of, script
+from tests.scripted_chat import ScriptedSession, plain, round_of, script
 from tests.tui.driving import Driven, driven
 from tests.tui.snapshot import assert_snapshot
 
@@ -29,25 +29,25 @@ ANSWER = script(
 WIDE, USUAL, NARROW = (120, 40), (80, 24), (30, 24)
 
 
-class _Fetching(ScriptedTalker):
+class _Slow(ScriptedSession):
     """Downloads until the test has seen it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seen = threading.Event()
 
-    def open(self, order: Order, tell: Callable[[Any], None]) -> ScriptedTalker:
-        tell(Fetching("qwen2.5-coder-1.5b-instruct-q4_k_m.gguf", 419_000_000, 1_117_320_768))
+    def open(self, request: OpenPair, reply: Callable[[Any], None]) -> ScriptedSession:
+        reply(Downloading("qwen2.5-coder-1.5b-instruct-q4_k_m.gguf", 419_000_000, 1_117_320_768))
         assert self.seen.wait(10)
-        return super().open(order, tell)
+        return super().open(request, reply)
 
 
 def _screen(name: str, folder: Path, *, size: tuple[int, int], view: str, **given: Any) -> None:
     async def main() -> None:
-        talker = ScriptedTalker([ANSWER])
+        session = ScriptedSession([ANSWER])
         settings = {"view": view}
         async with driven(
-            talker, folder, size=size, settings=settings, clock=lambda: 0.0, **given
+            session, folder, size=size, settings=settings, clock=lambda: 0.0, **given
         ) as test:
             await test.ask("How do I sort a list?")
             await _settled(test)
@@ -90,8 +90,8 @@ def test_guesses_while_they_come(tmp_path: Path) -> None:
     gate = threading.Semaphore(0)
 
     async def main() -> None:
-        talker = ScriptedTalker([ANSWER], gate=gate)
-        async with driven(talker, tmp_path, size=USUAL, clock=lambda: 0.0) as test:
+        session = ScriptedSession([ANSWER], gate=gate)
+        async with driven(session, tmp_path, size=USUAL, clock=lambda: 0.0) as test:
             test.composer.put("How do I sort a list?")
             await test.pilot.press("enter")
             for _ in range(3):
@@ -108,8 +108,8 @@ def test_guesses_while_they_come(tmp_path: Path) -> None:
 def test_an_error(tmp_path: Path) -> None:
     async def main() -> None:
         failure = ModelNotFoundError("there is no model /models/big.gguf: give a path or a name")
-        talker = ScriptedTalker(failure=failure)
-        async with driven(talker, tmp_path, size=USUAL) as test:
+        session = ScriptedSession(failure=failure)
+        async with driven(session, tmp_path, size=USUAL) as test:
             await _settled(test)
             assert_snapshot(test.app, "error")
 
@@ -119,12 +119,12 @@ def test_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "size"), [("download", USUAL), ("download-narrow", NARROW)])
 def test_a_download(tmp_path: Path, name: str, size: tuple[int, int]) -> None:
     async def main() -> None:
-        talker = _Fetching()
-        async with driven(talker, tmp_path, size=size, wait=False) as test:
+        session = _Slow()
+        async with driven(session, tmp_path, size=size, wait=False) as test:
             await test.sees("38%")
             await _settled(test)
             assert_snapshot(test.app, name)
-            talker.seen.set()
+            session.seen.set()
             await test.idle()
 
     asyncio.run(main())
@@ -132,7 +132,7 @@ def test_a_download(tmp_path: Path, name: str, size: tuple[int, int]) -> None:
 
 def test_help(tmp_path: Path) -> None:
     async def main() -> None:
-        async with driven(ScriptedTalker([ANSWER]), tmp_path, size=USUAL) as test:
+        async with driven(ScriptedSession([ANSWER]), tmp_path, size=USUAL) as test:
             await test.pilot.press("f1")
             await test.sees("Shift+Enter")
             await _settled(test)

@@ -10,7 +10,7 @@ import pytest
 from localspec.chat.conversation import Turn
 from localspec.chat.saved import SavedChat
 from localspec.tui.pickers import ChatPicker, ConfirmScreen, ModelPicker
-from tests.scripted_talker import ScriptedTalker
+from tests.scripted_chat import ScriptedSession
 from tests.tui.driving import ANSWER, Driven, driven, run, shown
 
 
@@ -18,12 +18,12 @@ def test_a_draft_is_asked_for_in_a_window(tmp_path: Path) -> None:
     async def body(test: Driven) -> None:
         await test.ask("/draft")
         await test.until(lambda: isinstance(test.app.screen, ModelPicker))
-        await test.sees("no draft model; copies of the text still draft")
+        await test.sees("no draft model; draft tokens are copies")
         await test.pilot.press("n", "o", "n", "e", "enter")
         await test.until(lambda: test.chat.settings.draft is None)
         await test.idle()
 
-    run(tmp_path, body, ScriptedTalker([ANSWER]), settings={"draft": "x.gguf"})
+    run(tmp_path, body, ScriptedSession([ANSWER]), settings={"draft": "x.gguf"})
 
 
 def test_a_saved_chat_is_opened_in_a_window(
@@ -42,7 +42,7 @@ def test_a_saved_chat_is_opened_in_a_window(
         await test.until(lambda: test.chat.saved.id == "old")
         await test.sees("an [/old] question")
 
-    run(tmp_path, body, ScriptedTalker([ANSWER]))
+    run(tmp_path, body, ScriptedSession([ANSWER]))
 
 
 def test_a_download_is_asked_for_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +51,7 @@ def test_a_download_is_asked_for_first(tmp_path: Path, monkeypatch: pytest.Monke
 
     async def main() -> None:
         given = {"settings": {"target": "default", "draft": "auto"}, "wait": False}
-        async with driven(ScriptedTalker([ANSWER]), tmp_path, **given) as test:
+        async with driven(ScriptedSession([ANSWER]), tmp_path, **given) as test:
             test.app._may_fetch = False
             test.app._begin()
             await test.until(lambda: isinstance(test.app.screen, ConfirmScreen))
@@ -67,7 +67,7 @@ def test_every_theme_works(tmp_path: Path, theme: str) -> None:
         await test.ask("Write code")
         assert "a = 1" in shown(test.app)
 
-    run(tmp_path, body, ScriptedTalker([ANSWER]), settings={"view": "inspector"})
+    run(tmp_path, body, ScriptedSession([ANSWER]), settings={"view": "inspector"})
 
 
 @pytest.mark.parametrize("width", [30, 80, 200])
@@ -78,7 +78,7 @@ def test_every_width_works(tmp_path: Path, width: int, view: str) -> None:
         assert all(len(line) <= width for line in shown(test.app).splitlines())
         assert "code" in shown(test.app)
 
-    run(tmp_path, body, ScriptedTalker([ANSWER]), size=(width, 24), settings={"view": view})
+    run(tmp_path, body, ScriptedSession([ANSWER]), size=(width, 24), settings={"view": view})
 
 
 def test_the_editor_writes_the_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_the_editor_writes_the_message(tmp_path: Path, monkeypatch: pytest.Monke
         await test.sees("the message is as it was")  # no editor can run in a test's terminal
         assert test.composer.text == "half a message"
 
-    run(tmp_path, body, ScriptedTalker([ANSWER]))
+    run(tmp_path, body, ScriptedSession([ANSWER]))
 
 
 @pytest.mark.parametrize("view", ["off", "inline", "inspector"])
@@ -105,4 +105,4 @@ def test_no_size_ends_the_app(tmp_path: Path, view: str) -> None:
             await test.pilot.pause()
         await test.sees("code")
 
-    run(tmp_path, body, ScriptedTalker([ANSWER]), settings={"view": view})
+    run(tmp_path, body, ScriptedSession([ANSWER]), settings={"view": view})

@@ -9,25 +9,23 @@ from typing import Any
 import pytest
 
 from localspec.chat.chat import Chat
-from localspec.chat.engine_thread import Speaker
+from localspec.chat.engine_thread import EngineThread
 from localspec.chat.saved import SavedChat
 from localspec.chat.settings import ChatSettings
-from tests.scripted_talker import ScriptedTalker
-from tests.unit.talking import wait
+from tests.scripted_chat import ScriptedSession, wait
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[Callable[..., Chat]]:
     chats: list[Chat] = []
 
-    def make(talker: ScriptedTalker, *, load: bool = True, **settings: Any) -> Chat:
-        chat = Chat(
-            Speaker(talker.open), ChatSettings(**settings), SavedChat(tmp_path, f"c{len(chats)}")
-        )
+    def make(session: ScriptedSession, *, load: bool = True, **settings: Any) -> Chat:
+        saved = SavedChat(tmp_path, f"c{len(chats)}")
+        chat = Chat(EngineThread(session.open), ChatSettings(**settings), saved)
         chats.append(chat)
         if load:
             chat.load()
-            wait(chat, lambda: not chat.is_busy)
+            wait(chat)
         return chat
 
     yield make

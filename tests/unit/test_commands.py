@@ -11,8 +11,7 @@ import pytest
 from localspec.chat.chat import Chat
 from localspec.chat.commands import COMMANDS, code_blocks, find, run_command
 from localspec.errors import InvalidOptionError
-from tests.scripted_talker import ScriptedTalker
-from tests.unit.talking import Front, ask, wait
+from tests.scripted_chat import RecordingFrontEnd, ScriptedSession, ask, wait
 
 
 def test_every_command_runs_or_says_what_it_needs(
@@ -23,12 +22,12 @@ def test_every_command_runs_or_says_what_it_needs(
     for with_answer in (False, True):
         for command in COMMANDS:
             for argument in ("", "no such thing", "-1", "[/x]"):
-                chat = made(ScriptedTalker())
+                chat = made(ScriptedSession())
                 if with_answer:
                     ask(chat, "hello")
-                front = Front(chat)
+                front = RecordingFrontEnd(chat)
                 run_command(front, f"/{command.name} {argument}")
-                wait(chat, lambda: not chat.is_busy)  # noqa: B023 (it is waited for here)
+                wait(chat)
 
 
 @pytest.mark.parametrize(
@@ -47,11 +46,11 @@ def test_every_command_runs_or_says_what_it_needs(
 def test_options_change_in_the_middle(
     made: Callable[..., Chat], line: str, name: str, value: Any
 ) -> None:
-    talker = ScriptedTalker()
-    chat = made(talker)
-    run_command(Front(chat), line)
+    session = ScriptedSession()
+    chat = made(session)
+    run_command(RecordingFrontEnd(chat), line)
     ask(chat, "hello")
-    assert talker.asked[-1][1][name] == value
+    assert session.asked[-1][1][name] == value
 
 
 @pytest.mark.parametrize(
@@ -78,7 +77,7 @@ def test_options_change_in_the_middle(
     ],
 )
 def test_what_cannot_be_done_is_told(made: Callable[..., Chat], line: str, words: str) -> None:
-    front = Front(made(ScriptedTalker()))
+    front = RecordingFrontEnd(made(ScriptedSession()))
     run_command(front, line)
     assert len(front.said) == 1
     assert words in front.said[0]
@@ -86,9 +85,9 @@ def test_what_cannot_be_done_is_told(made: Callable[..., Chat], line: str, words
 
 
 def test_options_return_to_their_defaults(made: Callable[..., Chat]) -> None:
-    chat = made(ScriptedTalker(), answering={"n_draft": 4, "top_k": 3})
-    run_command(Front(chat), "/ndraft auto")
-    run_command(Front(chat), "/set top_k default")
+    chat = made(ScriptedSession(), answering={"n_draft": 4, "top_k": 3})
+    run_command(RecordingFrontEnd(chat), "/ndraft auto")
+    run_command(RecordingFrontEnd(chat), "/set top_k default")
     assert chat.settings.answering == {}
 
 
@@ -100,23 +99,23 @@ def test_a_command_is_found_by_its_beginning() -> None:
 
 
 def test_exact_loads_again(made: Callable[..., Chat]) -> None:
-    talker = ScriptedTalker()
-    chat = made(talker)
-    run_command(Front(chat), "/exact on")
-    wait(chat, lambda: not chat.is_busy)
-    assert talker.order is not None
-    assert talker.order.options == {"exact": True}
+    session = ScriptedSession()
+    chat = made(session)
+    run_command(RecordingFrontEnd(chat), "/exact on")
+    wait(chat)
+    assert session.request is not None
+    assert session.request.options == {"exact": True}
 
 
 def test_a_new_chat_keeps_the_system_prompt(made: Callable[..., Chat]) -> None:
-    talker = ScriptedTalker()
-    chat = made(talker)
-    run_command(Front(chat), "/system be brief")
+    session = ScriptedSession()
+    chat = made(session)
+    run_command(RecordingFrontEnd(chat), "/system be brief")
     ask(chat, "hello")
-    run_command(Front(chat), "/new")
+    run_command(RecordingFrontEnd(chat), "/new")
     assert not chat.conversation.path()
     ask(chat, "anew")
-    assert talker.asked[-1][0][0] == {"role": "system", "content": "be brief"}
+    assert session.asked[-1][0][0] == {"role": "system", "content": "be brief"}
 
 
 def test_code_blocks_are_found() -> None:
@@ -128,14 +127,14 @@ def test_code_blocks_are_found() -> None:
 def test_a_model_of_an_impossible_name_is_refused_by_the_load(
     made: Callable[..., Chat], name: str
 ) -> None:
-    chat = made(ScriptedTalker())
-    run_command(Front(chat), f"/model {name}")
-    wait(chat, lambda: not chat.is_busy)
+    chat = made(ScriptedSession())
+    run_command(RecordingFrontEnd(chat), f"/model {name}")
+    wait(chat)
     assert chat.settings.target == name
 
 
 def test_a_question_of_another_chat_is_not_edited(made: Callable[..., Chat]) -> None:
-    chat = made(ScriptedTalker())
+    chat = made(ScriptedSession())
     ask(chat, "hello")
     question = chat.conversation.path()[0]
     chat.start_over()

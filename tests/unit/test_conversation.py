@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from localspec.chat.attachments import attach, expand
-from localspec.chat.conversation import Conversation, Turn
+from localspec.chat.conversation import Conversation, Turn, new_notes
 from localspec.chat.export import export, to_html, to_json, to_markdown
 from localspec.chat.saved import SavedChat, chats_folder, list_chats
 from localspec.chat.thinking import opens_thinking, split
+from localspec.control.economics import COPIES_ALONE
 from localspec.decoding.event_json import as_json, round_from_json
 from localspec.errors import AttachmentError, SavedChatError
 from localspec.session.marks import figures, mark_all
-from tests.scripted_talker import plain, round_of
+from tests.scripted_chat import plain, round_of
 
 
 def talk(*turns: tuple[str, str | None, str, str]) -> Conversation:
@@ -152,7 +153,7 @@ def test_a_chat_that_cannot_be_written_goes_on_and_says_so(tmp_path: Path) -> No
     saved = SavedChat(tmp_path / "file", "chat")
     saved.add(Turn("q", None, "user", "question"))
     assert saved.conversation.turns["q"].text == "question"
-    assert "not saved any more" in (saved.broken or "")
+    assert "no longer saved" in (saved.broken or "")
 
 
 @pytest.mark.parametrize("chat_id", ["missing", "../evil", "", "a/b"])
@@ -223,7 +224,7 @@ def test_files_are_attached_with_a_fence_that_holds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(b"\xff\xfe", "not UTF-8"), (b"a\0b", "binary file"), (b"x" * 4_000_001, "4 MB is the most")],
+    [(b"\xff\xfe", "not UTF-8"), (b"a\0b", "binary file"), (b"x" * 4_000_001, "at most 4 MB")],
 )
 def test_what_cannot_be_attached_is_told(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "file"
@@ -239,7 +240,7 @@ def test_what_cannot_be_attached_is_told(tmp_path: Path, content: bytes, words: 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this platform has no named pipes")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(AttachmentError, match="no regular file"):
+    with pytest.raises(AttachmentError, match="not a regular file"):
         attach(tmp_path / "pipe")
     assert expand(f"@{tmp_path}/pipe") == (f"@{tmp_path}/pipe", [])
 
@@ -321,3 +322,17 @@ def test_a_length_that_was_not_allowed_goes_through_json() -> None:
     barred = replace(first, worth=(0.0, -math.inf, 0.5))
     line = json.dumps(as_json(barred), allow_nan=False)
     assert round_from_json(json.loads(line)) == barred
+
+
+def test_the_outlook_with_other_figures_is_no_other_note() -> None:
+    said: set[str] = set()
+    first = f"{COPIES_ALONE}: a draft model cannot pay here: 15 a round, 0.91 times"
+    assert new_notes([first], said) == [first]
+    assert new_notes([f"{COPIES_ALONE}: a draft model can hardly pay here: 3 a round"], said) == []
+
+
+def test_other_notes_are_new_when_a_figure_is() -> None:
+    said: set[str] = set()
+    notes = ["2 earlier messages left out", "3 earlier messages left out"]
+    assert new_notes(notes, said) == notes
+    assert new_notes(notes, said) == []

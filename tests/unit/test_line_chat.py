@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from localspec.chat.chat import Chat
-from localspec.chat.engine_thread import Speaker
+from localspec.chat.engine_thread import EngineThread
 from localspec.chat.saved import SavedChat
 from localspec.chat.settings import ChatSettings
 from localspec.cli.line_chat import LineChat
-from tests.scripted_talker import ScriptedTalker
+from tests.scripted_chat import ScriptedSession
 
 
 def run(lines: str, saved: SavedChat, monkeypatch: pytest.MonkeyPatch) -> Chat:
-    talker = ScriptedTalker()
+    session = ScriptedSession()
     settings = ChatSettings(target="/models/big.gguf", draft=None)
-    chat = Chat(Speaker(talker.open), settings, saved)
+    chat = Chat(EngineThread(session.open), settings, saved)
     monkeypatch.setattr("localspec.cli.line_chat.missing", lambda *_: [])  # nothing to fetch
     monkeypatch.setattr("sys.stdin", io.StringIO(lines))
     assert LineChat(chat).run(None, may_fetch=True) == 0
@@ -32,7 +32,7 @@ def test_a_chat_that_is_not_saved_says_so_once(
     run("one\ntwo\n", SavedChat(tmp_path / "file", "c"), monkeypatch)
     told = capsys.readouterr()
     assert told.out == "Hello\nHello\n"
-    assert told.err.count("not saved any more") == 1
+    assert told.err.count("no longer saved") == 1
 
 
 def test_an_edit_ends_with_its_chat(
@@ -40,7 +40,7 @@ def test_an_edit_ends_with_its_chat(
 ) -> None:
     chat = run("one\n/edit\n/new\ntwo\n", SavedChat(tmp_path, "c"), monkeypatch)
     assert [turn.text for turn in chat.conversation.path()] == ["two", "Hello"]
-    assert "write it anew" in capsys.readouterr().err
+    assert "type the new question" in capsys.readouterr().err
 
 
 def test_damage_is_told(

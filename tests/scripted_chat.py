@@ -1,13 +1,15 @@
-"""A pair that says what a test wrote down, round by round, for the chat and its front ends."""
+"""Chats without a model: a session that plays what a test wrote down, and helpers to ask it."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from localspec.chat.engine_thread import Order
+from localspec.chat.chat import Chat
+from localspec.chat.engine_protocol import OpenPair
 from localspec.decoding.events import (
     Alternative,
     Event,
@@ -19,7 +21,7 @@ from localspec.decoding.events import (
 )
 from localspec.errors import BusyError, LocalspecError
 
-__all__ = ["ScriptedTalker", "plain", "round_of", "script"]
+__all__ = ["RecordingFrontEnd", "ScriptedSession", "ask", "plain", "round_of", "script", "wait"]
 
 
 def token(text: str, verdict: Any, source: str = "model", p: float = 0.9) -> RoundToken:
@@ -100,7 +102,7 @@ def script(rounds: Sequence[Round], reason: Any = "eos", **stats: Any) -> list[E
     return [Prefill(0, 10), Prefill(9, 10), *rounds, Finished(reason, text, ids, Stats(**given))]
 
 
-class ScriptedTalker:
+class ScriptedSession:
     """Plays one script for each question, the last one for all further ones.
 
     gate: when given, every round waits for a permit (gate.release()). failure: raised instead.
@@ -117,35 +119,35 @@ class ScriptedTalker:
         *,
         gate: threading.Semaphore | None = None,
         failure: Exception | None = None,
-        outlook: str | None = None,
+        why_no_draft_model: str | None = None,
         notes: Sequence[str] = (),
         name: str = "big-Q4_K_M",
     ) -> None:
         self._scripts = list(scripts) or [script([plain(0, "Hello")])]
         self._gate = gate
         self.failure = failure
-        self._outlook = outlook
+        self._why_no_draft_model = why_no_draft_model
         self.notes = list(notes)
         self.target_path = Path(f"/models/{name}.gguf")
         self.draft_path: Path | None = Path("/models/small-Q4_0.gguf")
         self.asked: list[tuple[Any, dict[str, Any]]] = []
-        self.order: Order | None = None
+        self.request: OpenPair | None = None
         self.is_closed = False
         self._cancelled = threading.Event()
         self._busy = threading.Lock()
         self.prompt_end = ""
 
-    def open(self, order: Order, tell: Callable[[Any], None]) -> ScriptedTalker:
-        """The Speaker's opener."""
-        self.order = order
+    def open(self, request: OpenPair, reply: Callable[[Any], None]) -> ScriptedSession:
+        """Opens itself for an EngineThread."""
+        self.request = request
         self.is_closed = False
         if isinstance(self.failure, LocalspecError) and not self.asked:
             raise self.failure
         return self
 
-    def prepare(self, on_note: Callable[[str], None]) -> str | None:
-        on_note("measuring …")
-        return self._outlook
+    def prepare(self, on_step: Callable[[str], None]) -> str | None:
+        on_step("measuring …")
+        return self._why_no_draft_model
 
     def stream(self, prompt: Any, **options: Any) -> Iterator[Event]:
         if not self._busy.acquire(blocking=False):
@@ -189,3 +191,36 @@ class ScriptedTalker:
 
     def close(self) -> None:
         self.is_closed = True
+
+
+class RecordingFrontEnd:
+    """Records what commands ask for."""
+
+    def __init__(self, chat: Chat) -> None:
+        self.chat = chat
+        self.said: list[str] = []
+        self.calls: list[tuple[Any, ...]] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *given: self.calls.append((name, *given))
+
+
+def wait(chat: Chat, until: Callable[[], bool] | None = None, seconds: float = 5) -> None:
+    """Until the condition holds; by default, until nothing is loaded or written."""
+    deadline = time.monotonic() + seconds
+    while not (until() if until is not None else not chat.is_busy):
+        assert time.monotonic() < deadline, "the chat did not get there"
+        chat.poll()
+        time.sleep(0.002)
+
+
+def ask(chat: Chat, text: str) -> str:
+    """The answer."""
+    chat.send(text)
+    wait(chat)
+    turn = chat.conversation.last("assistant")
+    assert turn is not None
+    return turn.text

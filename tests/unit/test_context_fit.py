@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localspec.chat.fitting import answer_room, fit
+from localspec.chat.context_fit import answer_room, fit
 from localspec.errors import ContextOverflowError
 
 SYSTEM = {"role": "system", "content": "s " * 10}
@@ -71,10 +71,10 @@ def test_a_long_last_question_takes_from_the_room_before_it_is_refused() -> None
 
 def test_a_continued_answer_counts() -> None:
     messages = [user(20), answer(20), user(20)]
-    fitted = fit(messages, words, 100, room=20, n_behind=50)
+    fitted = fit(messages, words, 100, room=20, n_continued=50)
     assert fitted.messages == messages[2:]
     with pytest.raises(ContextOverflowError, match="the answer so far have 120 tokens"):
-        fit(messages, words, 100, room=20, n_behind=100)
+        fit(messages, words, 100, room=20, n_continued=100)
 
 
 @pytest.mark.parametrize("n_ctx", [256, 4096, 32768])

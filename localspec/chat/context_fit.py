@@ -1,6 +1,6 @@
-"""Which messages of a conversation the model is given once not all of them fit its context.
+"""Which messages of a conversation the model is given when not all of them fit its context.
 
-The rule: the oldest exchanges are left out first, a question together with its answers; the system
+The oldest exchanges are left out first, a question together with its answers; the system
 prompt and the last question always stay. Once something must go, so much goes that a third of the
 space is free again, or every further question would have the whole prompt read anew. Nothing is
 removed from the conversation itself.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from localspec.errors import ContextOverflowError
 
-__all__ = ["Fitted", "answer_room", "fit"]
+__all__ = ["FittedMessages", "answer_room", "fit"]
 
 Messages = list[dict[str, str]]
 
@@ -23,7 +23,7 @@ _FILL = 2 / 3
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FittedMessages:
     """messages: what the template is given. first: index of the oldest message that is kept,
     the system prompt not counted. notice: what was left out now that was not before, in words.
     """
@@ -45,13 +45,13 @@ def fit(
     n_ctx: int,
     *,
     room: int,
-    n_behind: int = 0,
+    n_continued: int = 0,
     first: int = 0,
-) -> Fitted:
+) -> FittedMessages:
     """Leave out the oldest exchanges until the prompt leaves `room` tokens to the answer.
 
-    count: tokens of messages, as the model is given them. n_behind: tokens that follow the prompt
-    (an answer that is continued). first: what an earlier answer had left out stays out.
+    count: tokens of messages, as the model is given them. n_continued: tokens of the answer that is
+    continued, which follow the prompt. first: what an earlier answer had left out stays out.
     Raises ContextOverflowError when the system prompt and the last question alone do not fit.
     """
     n_system = 1 if messages and messages[0]["role"] == "system" else 0
@@ -60,20 +60,20 @@ def fit(
     before = max((start for start in starts if start <= first), default=starts[0])
 
     def n_tokens(start: int) -> int:
-        return count([*system, *said[start:]]) + n_behind
+        return count([*system, *said[start:]]) + n_continued
 
     if before == starts[0]:
         before = 0
     n_before = n_tokens(before)
     if n_before <= n_ctx - room:
-        return Fitted([*system, *said[before:]], before, None)
+        return FittedMessages([*system, *said[before:]], before, None)
     later = [start for start in starts if start > before]
     kept = _first_that_fits(later, n_tokens, round((n_ctx - room) * _FILL))
     if kept is None:
         kept = later[-1] if later else before
     n_kept = n_tokens(kept)
     if n_kept > n_ctx - min(room, _LEAST_ROOM):
-        raise ContextOverflowError(_too_long(n_kept, n_ctx, n_system, n_behind))
+        raise ContextOverflowError(_too_long(n_kept, n_ctx, n_system, n_continued))
     notice = None
     if kept > before:
         n_left_out = kept - before
@@ -83,7 +83,7 @@ def fit(
             f"the context holds {n_ctx:,} and keeps {room:,} for the answer. "
             f"{'The system prompt is kept; ' if system else ''}--ctx-size makes it larger"
         )
-    return Fitted([*system, *said[kept:]], kept, notice)
+    return FittedMessages([*system, *said[kept:]], kept, notice)
 
 
 def _first_that_fits(
@@ -100,11 +100,11 @@ def _first_that_fits(
     return starts[low] if low < len(starts) else None
 
 
-def _too_long(n: int, n_ctx: int, n_system: int, n_behind: int) -> str:
+def _too_long(n: int, n_ctx: int, n_system: int, n_continued: int) -> str:
     parts = ["this message"]
     if n_system:
         parts.append("the system prompt")
-    if n_behind:
+    if n_continued:
         parts.append("the answer so far")
     what = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
     return (

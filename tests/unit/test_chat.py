@@ -13,20 +13,27 @@ import pytest
 from localspec.chat.chat import Chat
 from localspec.chat.commands import run_command
 from localspec.chat.conversation import Turn
-from localspec.chat.engine_thread import Speaker
+from localspec.chat.engine_thread import EngineThread
 from localspec.chat.live_answer import Figures
 from localspec.chat.saved import SavedChat
 from localspec.chat.settings import ChatSettings
 from localspec.errors import BusyError, EngineError, InvalidOptionError, ModelNotFoundError
-from tests.scripted_talker import ScriptedTalker, plain, round_of, script
-from tests.unit.talking import Front, ask, wait
+from tests.scripted_chat import (
+    RecordingFrontEnd,
+    ScriptedSession,
+    ask,
+    plain,
+    round_of,
+    script,
+    wait,
+)
 
 
 def test_a_question_is_answered_and_saved(made: Callable[..., Chat], tmp_path: Path) -> None:
-    talker = ScriptedTalker([script([round_of(0, ["Hel", "lo"], " you"), plain(1, "!")])])
-    chat = made(talker)
+    session = ScriptedSession([script([round_of(0, ["Hel", "lo"], " you"), plain(1, "!")])])
+    chat = made(session)
     assert ask(chat, "Hi") == "Hello you!"
-    [(prompt, options)] = talker.asked
+    [(prompt, options)] = session.asked
     assert prompt == [{"role": "user", "content": "Hi"}]
     assert options == {"n_alternatives": 5}
     chat.close()
@@ -37,7 +44,7 @@ def test_a_question_is_answered_and_saved(made: Callable[..., Chat], tmp_path: P
 
 
 def test_a_question_asked_while_loading_waits(made: Callable[..., Chat]) -> None:
-    chat = made(ScriptedTalker(), load=False)
+    chat = made(ScriptedSession(), load=False)
     with pytest.raises(InvalidOptionError, match="no model is loaded"):
         chat.send("too early")
     chat.load()
@@ -49,22 +56,22 @@ def test_a_question_asked_while_loading_waits(made: Callable[..., Chat]) -> None
 def test_stopping_keeps_what_was_made_and_it_can_be_continued(made: Callable[..., Chat]) -> None:
     gate = threading.Semaphore(0)
     rounds = [plain(i, f"{i} ") for i in range(5)]
-    talker = ScriptedTalker([script(rounds), script([plain(0, "more")])], gate=gate)
-    chat = made(talker)
+    session = ScriptedSession([script(rounds), script([plain(0, "more")])], gate=gate)
+    chat = made(session)
     chat.send("count")
     gate.release(2)
     wait(chat, lambda: chat.live is not None and chat.live.text == "0 1 ")
     with pytest.raises(BusyError, match="Esc stops it"):
         chat.send("again")
     assert chat.stop()
-    wait(chat, lambda: not chat.is_busy)
+    wait(chat)
     turn = chat.conversation.last("assistant")
     assert turn is not None
     assert (turn.text, turn.reason) == ("0 1 ", "cancelled")
     gate.release(10)
     chat.continue_answer()
-    wait(chat, lambda: not chat.is_busy)
-    prompt, _ = talker.asked[1]
+    wait(chat)
+    prompt, _ = session.asked[1]
     assert prompt == [0, *turn.token_ids]  # the question's tokens, then the answer's own
     longer = chat.conversation.last("assistant")
     assert longer is not None
@@ -76,22 +83,22 @@ def test_stopping_keeps_what_was_made_and_it_can_be_continued(made: Callable[...
 
 def test_stopped_before_the_first_word_leaves_the_question(made: Callable[..., Chat]) -> None:
     gate = threading.Semaphore(0)
-    chat = made(ScriptedTalker([script([plain(0, "never")])], gate=gate))
+    chat = made(ScriptedSession([script([plain(0, "never")])], gate=gate))
     chat.send("wait")
     wait(chat, lambda: chat.live is not None and chat.live.prompt_total == 10)
     chat.stop()
-    wait(chat, lambda: not chat.is_busy)
+    wait(chat)
     assert [turn.role for turn in chat.conversation.path()] == ["user"]
     assert not chat.stop()
 
 
 def test_retry_and_edit_make_branches(made: Callable[..., Chat]) -> None:
     scripts = [script([plain(0, word)]) for word in ("one", "two", "three")]
-    talker = ScriptedTalker(scripts)
-    chat = made(talker)
+    session = ScriptedSession(scripts)
+    chat = made(session)
     ask(chat, "question")
     chat.retry()
-    wait(chat, lambda: not chat.is_busy)
+    wait(chat)
     answer = chat.conversation.last("assistant")
     assert answer is not None
     assert answer.text == "two"
@@ -99,16 +106,16 @@ def test_retry_and_edit_make_branches(made: Callable[..., Chat]) -> None:
     question = chat.conversation.last("user")
     assert question is not None
     chat.edit(question.id, "other question")
-    wait(chat, lambda: not chat.is_busy)
+    wait(chat)
     assert [turn.text for turn in chat.conversation.path()] == ["other question", "three"]
-    assert talker.asked[2][0] == [{"role": "user", "content": "other question"}]
+    assert session.asked[2][0] == [{"role": "user", "content": "other question"}]
     chat.branch(chat.conversation.path()[0].id, -1)
     assert [turn.text for turn in chat.conversation.path()] == ["question", "two"]
 
 
 def test_an_error_in_the_middle_keeps_the_text(made: Callable[..., Chat]) -> None:
     events: list[Any] = [plain(0, "half"), EngineError("llama.cpp gave up")]
-    chat = made(ScriptedTalker([events, script([plain(0, "whole")])]))
+    chat = made(ScriptedSession([events, script([plain(0, "whole")])]))
     assert ask(chat, "go") == "half"
     assert chat.conversation.path()[-1].reason == "interrupted"
     assert ask(chat, "again") == "whole"
@@ -121,7 +128,7 @@ def test_an_error_in_a_continuation_keeps_both_parts(made: Callable[..., Chat]) 
         script([plain(0, "first ")], "length"),
         [plain(0, "second"), plain(1, " never"), EngineError("llama.cpp gave up")],
     ]
-    chat = made(ScriptedTalker(scripts, gate=gate))
+    chat = made(ScriptedSession(scripts, gate=gate))
     gate.release()
     assert ask(chat, "go") == "first "
     turn = chat.conversation.path()[-1]
@@ -133,45 +140,45 @@ def test_an_error_in_a_continuation_keeps_both_parts(made: Callable[..., Chat]) 
     assert read.token_ids[: len(turn.token_ids)] == turn.token_ids
     assert len(read.token_ids) == len(turn.token_ids) + 1
     gate.release()
-    wait(chat, lambda: not chat.is_busy)
+    wait(chat)
     kept = chat.conversation.path()[-1]
     assert (kept.id, kept.text, kept.reason) == (turn.id, "first second never", "interrupted")
     assert len(kept.rounds) == 3
 
 
 def test_an_error_before_the_first_word_keeps_the_question(made: Callable[..., Chat]) -> None:
-    chat = made(ScriptedTalker([[RuntimeError("a bug")], script([plain(0, "fine")])]))
+    chat = made(ScriptedSession([[RuntimeError("a bug")], script([plain(0, "fine")])]))
     chat.send("go")
     told: list[Any] = []
     deadline = time.monotonic() + 5
     while chat.is_busy and time.monotonic() < deadline:
-        told += [news for news, _ in chat.poll()]
+        told += [reply for reply, _ in chat.poll()]
     assert told[-1].is_bug
     assert "a bug" in told[-1].error
     assert [turn.text for turn in chat.conversation.path()] == ["go"]
     chat.retry()
-    wait(chat, lambda: not chat.is_busy)
+    wait(chat)
     assert chat.conversation.path()[-1].text == "fine"
 
 
 def test_a_load_that_fails_says_why_and_another_works(made: Callable[..., Chat]) -> None:
-    talker = ScriptedTalker(failure=ModelNotFoundError("no such model"))
-    chat = made(talker)
+    session = ScriptedSession(failure=ModelNotFoundError("no such model"))
+    chat = made(session)
     assert chat.failure == "no such model"
     with pytest.raises(InvalidOptionError, match="no such model"):
         chat.send("hello?")
-    talker.failure = None
-    front = Front(chat)
+    session.failure = None
+    front = RecordingFrontEnd(chat)
     run_command(front, "/model other small")
-    wait(chat, lambda: not chat.is_busy)
+    wait(chat)
     assert chat.failure is None
-    assert talker.order is not None
-    assert (talker.order.target, talker.order.draft) == ("other", "small")
+    assert session.request is not None
+    assert (session.request.target, session.request.draft) == ("other", "small")
 
 
 def test_thinking_is_timed(made: Callable[..., Chat]) -> None:
     rounds = [plain(0, "<think>"), plain(1, "hm"), plain(2, "</think>"), plain(3, "Yes")]
-    chat = made(ScriptedTalker([script(rounds)]))
+    chat = made(ScriptedSession([script(rounds)]))
     ask(chat, "well?")
     turn = chat.conversation.last("assistant")
     assert turn is not None
@@ -181,12 +188,12 @@ def test_thinking_is_timed(made: Callable[..., Chat]) -> None:
 
 def test_closing_in_the_middle_keeps_the_answer(made: Callable[..., Chat], tmp_path: Path) -> None:
     gate = threading.Semaphore(1)
-    talker = ScriptedTalker([script([plain(0, "so far"), plain(1, " and on")])], gate=gate)
-    chat = made(talker)
+    session = ScriptedSession([script([plain(0, "so far"), plain(1, " and on")])], gate=gate)
+    chat = made(session)
     chat.send("go")
     wait(chat, lambda: chat.live is not None and chat.live.text == "so far")
     assert chat.close()
-    assert talker.is_closed
+    assert session.is_closed
     read = SavedChat.open(chat.saved.id, tmp_path).conversation
     assert read.path()[-1].text == "so far"
     assert read.path()[-1].reason == "cancelled"
@@ -224,7 +231,7 @@ def test_plain_decoding_has_no_speed_up() -> None:
 
 def test_the_end_is_no_token_of_the_answer(made: Callable[..., Chat]) -> None:
     rounds = [plain(0, "a"), plain(1, "")]
-    chat = made(ScriptedTalker([script(rounds, predicted_n=1)]))
+    chat = made(ScriptedSession([script(rounds, predicted_n=1)]))
     ask(chat, "go")
     turn = chat.conversation.last("assistant")
     assert turn is not None
@@ -238,18 +245,18 @@ def sequences(chat: Chat) -> Sequence[str]:
 
 def test_two_answers_never_run_at_once(made: Callable[..., Chat]) -> None:
     gate = threading.Semaphore(0)
-    chat = made(ScriptedTalker([script([plain(0, "x")])], gate=gate))
+    chat = made(ScriptedSession([script([plain(0, "x")])], gate=gate))
     chat.send("one")
     for call in (chat.retry, chat.continue_answer, chat.load, chat.start_over):
         with pytest.raises(BusyError):
             call()
     gate.release()
-    wait(chat, lambda: not chat.is_busy)
+    wait(chat)
     assert sequences(chat) == ["user", "assistant"]
 
 
 def test_an_answer_to_nothing_cannot_be_made_again(made: Callable[..., Chat]) -> None:
-    chat = made(ScriptedTalker())
+    chat = made(ScriptedSession())
     chat.conversation.add(Turn("a", None, "assistant", "out of the blue"))
     chat.conversation.add(Turn("b", "a", "assistant", "and more"))
     with pytest.raises(InvalidOptionError, match="no question yet"):
@@ -257,13 +264,13 @@ def test_an_answer_to_nothing_cannot_be_made_again(made: Callable[..., Chat]) ->
 
 
 def test_the_time_of_the_thinking_outlives_a_continuation(made: Callable[..., Chat]) -> None:
-    chat = made(ScriptedTalker([script([plain(0, " it is")])]))
+    chat = made(ScriptedSession([script([plain(0, " it is")])]))
     chat.conversation.add(Turn("q", None, "user", "well?"))
     chat.conversation.add(
         Turn("a", "q", "assistant", "<think>hm</think>Yes", (5, 6), "length", thinking_s=12.0)
     )
     chat.continue_answer()
-    wait(chat, lambda: not chat.is_busy)
+    wait(chat)
     turn = chat.conversation.turns["a"]
     assert turn.text == "<think>hm</think>Yes it is"
     assert turn.thinking_s == 12.0
@@ -273,7 +280,7 @@ def test_a_load_waits_until_the_tokens_are_counted(made: Callable[..., Chat]) ->
     """A model that is freed while a thread counts with it ends the process."""
     began, go_on, closed = threading.Event(), threading.Event(), threading.Event()
 
-    class Slow(ScriptedTalker):
+    class Slow(ScriptedSession):
         def encode(self, prompt: Any) -> list[int]:
             began.set()
             assert go_on.wait(5)
@@ -292,7 +299,7 @@ def test_a_load_waits_until_the_tokens_are_counted(made: Callable[..., Chat]) ->
     go_on.set()
     counting.join(5)
     assert closed.wait(5)
-    wait(chat, lambda: not chat.is_busy)
+    wait(chat)
     assert counted == [2]
     assert chat.count_tokens("one two three") == 3
 
@@ -300,22 +307,22 @@ def test_a_load_waits_until_the_tokens_are_counted(made: Callable[..., Chat]) ->
 def test_thinking_that_is_cut_is_timed_over_both_parts(tmp_path: Path) -> None:
     now = [100.0]
     gate = threading.Semaphore(0)
-    talker = ScriptedTalker(
+    session = ScriptedSession(
         [script([plain(0, "<think>hm"), plain(1, "x")]), script([plain(0, "</think>Yes")])],
         gate=gate,
     )
     chat = Chat(
-        Speaker(talker.open), ChatSettings(), SavedChat(tmp_path, "c"), clock=lambda: now[0]
+        EngineThread(session.open), ChatSettings(), SavedChat(tmp_path, "c"), clock=lambda: now[0]
     )
     try:
         chat.load()
-        wait(chat, lambda: not chat.is_busy)
+        wait(chat)
         chat.send("well?")
         gate.release()
         wait(chat, lambda: chat.live is not None and bool(chat.live.rounds))
         now[0] += 4.0
         chat.stop()
-        wait(chat, lambda: not chat.is_busy)
+        wait(chat)
         turn = chat.conversation.last("assistant")
         assert turn is not None
         assert turn.thinking_s == 4.0
@@ -323,7 +330,7 @@ def test_thinking_that_is_cut_is_timed_over_both_parts(tmp_path: Path) -> None:
         chat.continue_answer()
         now[0] += 3.0
         gate.release(2)
-        wait(chat, lambda: not chat.is_busy)
+        wait(chat)
         turn = chat.conversation.last("assistant")
         assert turn is not None
         assert (turn.text, turn.thinking_s) == ("<think>hm</think>Yes", 7.0)

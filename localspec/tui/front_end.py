@@ -1,31 +1,34 @@
-"""What a command asks of the screen (see commands.Front)."""
+"""What a command asks of the screen (see commands.FrontEnd)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+
+from textual.app import App
 
 from localspec.chat.chat import Chat
 from localspec.chat.commands import run_command
+from localspec.chat.desktop_tools import copy_to_desktop
 from localspec.chat.model_choices import missing
 from localspec.errors import LocalspecError
-from localspec.tui.clipboard import copy_by_tool
 from localspec.tui.help import HelpScreen
+from localspec.tui.painter import Painter
 from localspec.tui.pickers import ChatPicker, ConfirmScreen, ModelPicker, size_words
 from localspec.tui.themes import TEXTUAL_NAMES
+from localspec.tui.widgets import ChatWidgets
 from localspec.visible import visible
 
-if TYPE_CHECKING:
-    from localspec.tui.app import ChatApp
-
-__all__ = ["ScreenFront"]
+__all__ = ["ScreenFrontEnd"]
 
 
-class ScreenFront:
+class ScreenFrontEnd:
     """The app as commands see it."""
 
-    def __init__(self, app: ChatApp) -> None:
-        self.chat: Chat = app.chat
+    def __init__(self, app: App[int], chat: Chat, widgets: ChatWidgets, painter: Painter) -> None:
+        self.chat = chat
         self._app = app
+        self._widgets = widgets
+        self._painter = painter
 
     def say(self, text: str) -> None:
         """A passing word; literal."""
@@ -37,14 +40,13 @@ class ScreenFront:
 
     def choose_model(self, role: str) -> None:
         """A window; what is chosen runs as a command."""
-        if role == "draft" and self.chat.talker is None:
+        if role == "draft" and self.chat.pair is None:
             self.say("no target is loaded: choose one with /model first")
             return
-        command = "model" if role == "target" else "draft"
 
         def chosen(reference: str | None) -> None:
             if reference:
-                self._load_chosen(command, reference)
+                self._load_chosen(role, reference)
 
         self._app.push_screen(ModelPicker(self.chat, role), chosen)
 
@@ -59,26 +61,23 @@ class ScreenFront:
 
     def compose_text(self, text: str, editing: str | None) -> None:
         """Put text into the message box."""
-        composer = self._app.composer
+        composer = self._widgets.composer
         composer.put(text if editing else composer.text + text, editing)
 
     def copy(self, text: str, what: str) -> None:
-        """To the terminal's clipboard, and the platform's where there is a tool."""
+        """To the terminal's clipboard, and the desktop's where there is a tool."""
         self._app.copy_to_clipboard(text)
         self._app.run_worker(
-            lambda: copy_by_tool(text), thread=True, exit_on_error=False, name="copy"
+            lambda: copy_to_desktop(text), thread=True, exit_on_error=False, name="copy"
         )
         self.say(f"copied {what} ({len(text):,} characters)")
 
     def show_view(self, view: str) -> None:
         """off, inline or inspector."""
-        app = self._app
-        app.screen_stack[0].set_class(view == "inspector", "-inspecting")
-        app.painter.is_stale = True
-        if view == "inspector":
-            app.painter.show_rounds()
-        elif app.inspector.lane.has_focus:
-            app.composer.focus()
+        self._app.screen_stack[0].set_class(view == "inspector", "-inspecting")
+        self.show_branch()
+        if view != "inspector" and self._widgets.inspector.lane.has_focus:
+            self._widgets.composer.focus()
 
     def show_theme(self, name: str) -> None:
         """dark, light, contrast, ansi."""
@@ -86,42 +85,63 @@ class ScreenFront:
 
     def show_all(self) -> None:
         """The conversation is another one."""
-        composer = self._app.composer
+        composer = self._widgets.composer
         if composer.editing and composer.editing not in self.chat.conversation.turns:
             composer.leave_editing()
         self.show_growth()
-        self._app.painter.show_rounds()
+        self._painter.show_rounds()
 
     def show_branch(self) -> None:
         """Another branch is read; the view stays at the message where it begins."""
-        self._app.painter.is_stale = True
-        self._app.painter.show_rounds()
+        self._painter.is_stale = True
+        self._painter.show_rounds()
 
     def show_growth(self) -> None:
         """It has grown."""
-        self._app.painter.is_stale = True
-        self._app.transcript.follow()
+        self._painter.is_stale = True
+        self._widgets.transcript.follow()
 
     def leave(self) -> None:
         """Quit; the command closes the chat behind the restored terminal."""
         self._app.exit(0)
 
-    def _load_chosen(self, command: str, reference: str) -> None:
-        line = f"/{command} {reference}"
-        try:
-            wanted = missing(reference, "auto" if command == "model" else None)
-        except LocalspecError as error:
-            if reference not in ("auto", "none"):
-                self.say(str(error))
-                return
-            wanted = []
+    def confirm_download(
+        self,
+        target: str,
+        draft: str | None,
+        load: Callable[[], None],
+        decline: Callable[[], None] | None = None,
+    ) -> None:
+        """Call load at once when the files are here; else ask, and call one of the two.
+
+        draft: a reference, `auto`, or None. Raises ModelNotFoundError.
+        """
+        wanted = missing(target, draft)
         if not wanted:
-            run_command(self, line)
+            load()
             return
         names = ", ".join(f"{c.reference} ({size_words(c.n_bytes)})" for c in wanted)
 
         def answered(yes: bool | None) -> None:
             if yes:
-                run_command(self, line)
+                load()
+            elif decline is not None:
+                decline()
 
-        self._app.push_screen(ConfirmScreen(f"Fetch {names}?", "Fetch", "Not now"), answered)
+        question = f"Not on this machine: {names}. Download now?"
+        self._app.push_screen(ConfirmScreen(question, "Download", "Not now"), answered)
+
+    def _load_chosen(self, role: str, reference: str) -> None:
+        line = f"/{'model' if role == 'target' else 'draft'} {reference}"
+        if reference == "none":
+            run_command(self, line)
+            return
+        target = reference if role == "target" else self.chat.settings.target
+        try:
+            self.confirm_download(
+                target,
+                "auto" if role == "target" else reference,
+                lambda: run_command(self, line),
+            )
+        except LocalspecError as error:
+            self.say(str(error))
