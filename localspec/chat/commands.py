@@ -19,7 +19,7 @@ from localspec.chat.thinking import split
 from localspec.errors import InvalidOptionError, LocalspecError
 from localspec.session.options import DRAFTERS, Options
 
-__all__ = ["COMMANDS", "Command", "FrontEnd", "find", "run_command"]
+__all__ = ["COMMANDS", "THEMES", "Command", "FrontEnd", "code_blocks", "find", "run_command"]
 
 _FENCE = re.compile(
     r"^(?P<fence>`{3,}|~{3,})[^\n]*\n(?P<body>.*?)^(?P=fence)[`~]*\s*$", re.MULTILINE | re.DOTALL

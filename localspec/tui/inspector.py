@@ -96,6 +96,11 @@ class Lane(ScrollView, can_focus=True):
             self.follows = False
             self._go(y, _telling(self.rounds[y]))
 
+    def on_resize(self) -> None:
+        """The chosen round stays in sight."""
+        if self.rounds:
+            self.call_after_refresh(self._scroll_to_chosen)
+
     def render_line(self, y: int) -> Strip:
         """One round."""
         at = y + self.scroll_offset.y
@@ -123,9 +128,12 @@ class Lane(ScrollView, can_focus=True):
 
     def _go(self, at: int, token: int) -> None:
         self.at, self.token = at, token
-        self.scroll_to_region(Region(0, at, 1, 1), animate=False, force=True)
+        self._scroll_to_chosen()
         self.refresh()
         self.post_message(self.Picked(self.rounds[at], token))
+
+    def _scroll_to_chosen(self) -> None:
+        self.scroll_to_region(Region(0, self.at, 1, 1), animate=False, force=True)
 
 
 _CHIPS = {

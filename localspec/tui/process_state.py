@@ -30,7 +30,6 @@ class DelayedCollection:
     def start(self) -> None:
         """From here on only collect_when_quiet() collects everything."""
         self._before = gc.get_threshold()
-        gc.collect()
         gc.set_threshold(self._before[0], self._before[1], _NEVER)
 
     def collect_when_quiet(self, now: float, *, is_busy: bool) -> None:

@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from pathlib import Path
 
 from rich.style import Style
 
 from localspec.tui.app import ChatApp
+from tests.tui.driving import Driven
 
-__all__ = ["assert_snapshot", "drawn"]
+__all__ = ["assert_snapshot"]
 
 _FOLDER = Path(__file__).parent / "snapshots"
 _LETTERS = ".abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -34,15 +37,19 @@ def drawn(app: ChatApp) -> str:
     return "\n".join([*text, "", *styles, "", *meaning, ""])
 
 
-def assert_snapshot(app: ChatApp, name: str) -> None:
-    """The screen is the one on file."""
+async def assert_snapshot(test: Driven, name: str) -> None:
+    """The screen becomes the one on file; Markdown and sparklines take a few turns of the loop."""
     path = _FOLDER / f"{name}.txt"
-    now = drawn(app)
     if os.environ.get("UPDATE_SNAPSHOTS"):
+        await asyncio.sleep(1.0)
         path.parent.mkdir(exist_ok=True)
-        path.write_text(now, "utf-8")
+        path.write_text(drawn(test.app), "utf-8")
     assert path.exists(), f"there is no snapshot {name}: UPDATE_SNAPSHOTS=1 writes it"
-    assert now == path.read_text("utf-8"), f"{name} looks different now:\n{now}"
+    wanted = path.read_text("utf-8")
+    deadline = time.monotonic() + 3
+    while (now := drawn(test.app)) != wanted and time.monotonic() < deadline:
+        await test.pilot.pause()
+    assert now == wanted, f"{name} looks different now:\n{now}"
 
 
 def _words(style: Style | None) -> str:

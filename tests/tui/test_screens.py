@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from localspec.chat.engine_protocol import Downloading, OpenPair
 from localspec.errors import ModelNotFoundError
 from tests.scripted_chat import ScriptedSession, plain, round_of, script
-from tests.tui.driving import Driven, driven
+from tests.tui.driving import Driven, run
 from tests.tui.snapshot import assert_snapshot
 
 ANSWER = script(
@@ -42,100 +41,111 @@ class _Slow(ScriptedSession):
         return super().open(request, reply)
 
 
-def _screen(name: str, folder: Path, *, size: tuple[int, int], view: str, **given: Any) -> None:
-    async def main() -> None:
-        session = ScriptedSession([ANSWER])
-        settings = {"view": view}
-        async with driven(
-            session, folder, size=size, settings=settings, clock=lambda: 0.0, **given
-        ) as test:
-            await test.ask("How do I sort a list?")
-            await _settled(test)
-            assert_snapshot(test.app, name)
-
-    asyncio.run(main())
-
-
-async def _settled(test: Driven) -> None:
-    await test.pilot.pause()
-    await asyncio.sleep(0.3)  # Markdown and sparklines take a few turns of the loop
-    await test.pilot.pause()
-
-
 @pytest.mark.parametrize(
-    ("name", "size", "view", "theme"),
+    ("view", "screens"),
     [
-        ("chat-dark", USUAL, "inline", "dark"),
-        ("chat-light", USUAL, "inline", "light"),
-        ("chat-contrast", USUAL, "inline", "contrast"),
-        ("chat-ansi", USUAL, "inline", "ansi"),
-        ("chat-narrow", NARROW, "inline", "dark"),
-        ("chat-wide", WIDE, "off", "dark"),
-        ("inspector-dark", WIDE, "inspector", "dark"),
-        ("inspector-light", WIDE, "inspector", "light"),
-        ("inspector-usual", USUAL, "inspector", "dark"),
-        ("inspector-narrow", NARROW, "inspector", "dark"),
+        (
+            "inline",
+            [
+                ("chat-dark", USUAL, "dark"),
+                ("chat-light", USUAL, "light"),
+                ("chat-contrast", USUAL, "contrast"),
+                ("chat-ansi", USUAL, "ansi"),
+                ("chat-narrow", NARROW, "dark"),
+            ],
+        ),
+        ("off", [("chat-wide", WIDE, "dark")]),
+        (
+            "inspector",
+            [
+                ("inspector-dark", WIDE, "dark"),
+                ("inspector-light", WIDE, "light"),
+                ("inspector-usual", USUAL, "dark"),
+                ("inspector-narrow", NARROW, "dark"),
+            ],
+        ),
     ],
 )
-def test_an_answer(tmp_path: Path, name: str, size: tuple[int, int], view: str, theme: str) -> None:
-    _screen(name, tmp_path, size=size, view=view, theme_name=theme)
+def test_an_answer(
+    tmp_path: Path, view: str, screens: list[tuple[str, tuple[int, int], str]]
+) -> None:
+    async def body(test: Driven) -> None:
+        await test.ask("How do I sort a list?")
+        for name, size, theme in screens:
+            test.app.front_end.show_theme(theme)
+            await test.pilot.resize_terminal(*size)
+            await assert_snapshot(test, name)
+
+    size = screens[0][1]
+    run(
+        tmp_path,
+        body,
+        ScriptedSession([ANSWER]),
+        size=size,
+        settings={"view": view},
+        clock=lambda: 0.0,
+    )
 
 
 def test_no_color(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    _screen("inspector-no-color", tmp_path, size=WIDE, view="inspector")
+
+    async def body(test: Driven) -> None:
+        await test.ask("How do I sort a list?")
+        await assert_snapshot(test, "inspector-no-color")
+
+    run(
+        tmp_path,
+        body,
+        ScriptedSession([ANSWER]),
+        size=WIDE,
+        settings={"view": "inspector"},
+        clock=lambda: 0.0,
+    )
 
 
-def test_guesses_while_they_come(tmp_path: Path) -> None:
-    gate = threading.Semaphore(0)
+def test_draft_tokens_while_they_come(tmp_path: Path) -> None:
+    gate = threading.Semaphore(3)
 
-    async def main() -> None:
-        session = ScriptedSession([ANSWER], gate=gate)
-        async with driven(session, tmp_path, size=USUAL, clock=lambda: 0.0) as test:
-            test.composer.put("How do I sort a list?")
-            await test.pilot.press("enter")
-            for _ in range(3):
-                gate.release()
-            await test.sees("sorted with")
-            await test.sees("(xs)")
-            assert_snapshot(test.app, "guesses")
-            gate.release(20)
-            await test.idle()
+    async def body(test: Driven) -> None:
+        test.composer.put("How do I sort a list?")
+        await test.pilot.press("enter")
+        await test.sees("sorted with")
+        await test.sees("(xs)")
+        await assert_snapshot(test, "draft-tokens")
+        gate.release(20)
+        await test.idle()
 
-    asyncio.run(main())
+    session = ScriptedSession([ANSWER], gate=gate)
+    run(tmp_path, body, session, size=USUAL, clock=lambda: 0.0)
 
 
 def test_an_error(tmp_path: Path) -> None:
-    async def main() -> None:
-        failure = ModelNotFoundError("there is no model /models/big.gguf: give a path or a name")
-        session = ScriptedSession(failure=failure)
-        async with driven(session, tmp_path, size=USUAL) as test:
-            await _settled(test)
-            assert_snapshot(test.app, "error")
+    async def body(test: Driven) -> None:
+        await assert_snapshot(test, "error")
 
-    asyncio.run(main())
+    failure = ModelNotFoundError("there is no model /models/big.gguf: give a path or a name")
+    run(tmp_path, body, ScriptedSession(failure=failure), size=USUAL)
 
 
-@pytest.mark.parametrize(("name", "size"), [("download", USUAL), ("download-narrow", NARROW)])
-def test_a_download(tmp_path: Path, name: str, size: tuple[int, int]) -> None:
-    async def main() -> None:
-        session = _Slow()
-        async with driven(session, tmp_path, size=size, wait=False) as test:
-            await test.sees("38%")
-            await _settled(test)
-            assert_snapshot(test.app, name)
-            session.seen.set()
-            await test.idle()
+def test_a_download(tmp_path: Path) -> None:
+    session = _Slow()
 
-    asyncio.run(main())
+    async def body(test: Driven) -> None:
+        await test.sees("38%")
+        await assert_snapshot(test, "download")
+        await test.pilot.resize_terminal(*NARROW)
+        await assert_snapshot(test, "download-narrow")
+        session.seen.set()
+        await test.idle()
+
+    run(tmp_path, body, session, size=USUAL, wait=False)
 
 
 def test_help(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with driven(ScriptedSession([ANSWER]), tmp_path, size=USUAL) as test:
-            await test.pilot.press("f1")
-            await test.sees("Shift+Enter")
-            await _settled(test)
-            assert_snapshot(test.app, "help")
+    async def body(test: Driven) -> None:
+        await test.pilot.press("f1")
+        await test.sees("Shift+Enter")
+        await assert_snapshot(test, "help")
 
-    asyncio.run(main())
+    run(tmp_path, body, ScriptedSession([ANSWER]), size=USUAL)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from localspec.chat.commands import THEMES, run_command
 from localspec.chat.conversation import Turn
 from localspec.chat.saved import SavedChat
 from localspec.tui.pickers import ChatPicker, ConfirmScreen, ModelPicker
@@ -60,25 +61,23 @@ def test_a_download_is_asked_for_first(tmp_path: Path, monkeypatch: pytest.Monke
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("theme", ["dark", "light", "contrast", "ansi"])
-def test_every_theme_works(tmp_path: Path, theme: str) -> None:
-    async def body(test: Driven) -> None:
-        await test.ask(f"/theme {theme}")
-        await test.ask("Write code")
-        assert "a = 1" in shown(test.app)
-
-    run(tmp_path, body, ScriptedSession([ANSWER]), settings={"view": "inspector"})
-
-
-@pytest.mark.parametrize("width", [30, 80, 200])
 @pytest.mark.parametrize("view", ["off", "inline", "inspector"])
-def test_every_width_works(tmp_path: Path, width: int, view: str) -> None:
+def test_every_theme_and_width_works_and_no_size_ends_the_app(tmp_path: Path, view: str) -> None:
     async def body(test: Driven) -> None:
         await test.ask("Write code")
-        assert all(len(line) <= width for line in shown(test.app).splitlines())
-        assert "code" in shown(test.app)
+        for theme in THEMES:
+            run_command(test.app.front_end, f"/theme {theme}")
+            await test.pilot.pause()
+            assert "a = 1" in shown(test.app)
+        for width in (30, 80, 200):
+            await test.pilot.resize_terminal(width, 24)
+            await test.sees("code")
+            assert all(len(line) <= width for line in shown(test.app).splitlines())
+        for size in ((1, 1), (10, 3), (4, 40), (5, 2), (200, 1), (120, 40)):
+            await test.pilot.resize_terminal(*size)
+        await test.sees("code")
 
-    run(tmp_path, body, ScriptedSession([ANSWER]), size=(width, 24), settings={"view": view})
+    run(tmp_path, body, ScriptedSession([ANSWER]), settings={"view": view})
 
 
 def test_the_editor_writes_the_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,15 +93,3 @@ def test_the_editor_writes_the_message(tmp_path: Path, monkeypatch: pytest.Monke
         assert test.composer.text == "half a message"
 
     run(tmp_path, body, ScriptedSession([ANSWER]))
-
-
-@pytest.mark.parametrize("view", ["off", "inline", "inspector"])
-def test_no_size_ends_the_app(tmp_path: Path, view: str) -> None:
-    async def body(test: Driven) -> None:
-        await test.ask("Write code")
-        for size in ((1, 1), (10, 3), (4, 40), (5, 2), (200, 1), (120, 40)):
-            await test.pilot.resize_terminal(*size)
-            await test.pilot.pause()
-        await test.sees("code")
-
-    run(tmp_path, body, ScriptedSession([ANSWER]), settings={"view": view})
