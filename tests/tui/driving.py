@@ -8,7 +8,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from textual import _wait
 from textual.pilot import Pilot
 from textual.widgets import Static
 
@@ -16,6 +18,7 @@ from localspec.chat.chat import Chat
 from localspec.chat.engine_thread import EngineThread
 from localspec.chat.saved import SavedChat
 from localspec.chat.settings import ChatSettings
+from localspec.tui import painter
 from localspec.tui.app import ChatApp
 from localspec.tui.composer import Composer
 from tests.scripted_chat import ScriptedSession, plain, round_of, script
@@ -73,6 +76,13 @@ class Driven:
             lambda: self.app.widgets.transcript.live_view is None and not self.app.painter.is_stale
         )
 
+    async def painted(self, n_rounds: int) -> None:
+        """Wait until so many rounds of the growing answer have been painted."""
+        await self.until(lambda: self.chat.live is not None
+                         and len(self.chat.live.rounds) == n_rounds)  # fmt: skip
+        seen = self.app.painter._next_at
+        await self.until(lambda: self.app.painter._next_at != seen, "painting")
+
     async def ask(self, text: str) -> None:
         """Write and send."""
         self.composer.put(text)
@@ -102,11 +112,16 @@ async def driven(
     app = ChatApp(chat, may_fetch=True, **given)
     app.painter.blinks = False
     try:
-        async with app.run_test(size=size, notifications=True) as pilot:
-            test = Driven(app, pilot)
-            if wait:
-                await test.idle()
-            yield test
+        with (
+            mock.patch.multiple(painter, _REST=1.0, _REST_BESIDE=1.0),  # no engine needs the time
+            # Textual waits 20 ms and more behind each key until the process idles
+            mock.patch.multiple(_wait, SLEEP_GRANULARITY=0.004, SLEEP_IDLE=0.002),
+        ):
+            async with app.run_test(size=size, notifications=True) as pilot:
+                test = Driven(app, pilot)
+                if wait:
+                    await test.idle()
+                yield test
     finally:
         assert chat.close()
 

@@ -1,8 +1,7 @@
-"""Answers on the screen: thinking, notes, branches, continuations."""
+"""Answers on the screen: thinking, notes, branches, continuations, and what files hold."""
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
 from pathlib import Path
@@ -10,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from localspec.chat.commands import run_command
+from localspec.chat.conversation import Turn
+from localspec.chat.saved import SavedChat
 from localspec.control.economics import COPIES_ALONE
 from localspec.decoding.events import Event
+from localspec.tui.markdown_text import rendered
 from localspec.tui.turn_view import TurnView
 from tests.scripted_chat import ScriptedSession, plain, round_of, script
 from tests.tui.driving import Driven, run, shown
@@ -36,17 +38,19 @@ def test_a_continued_answer_grows_in_its_last_line(tmp_path: Path) -> None:
     run(tmp_path, body, ScriptedSession([begun, rest], gate=gate))
 
 
-def test_what_holds_for_all_answers_is_said_under_the_first(tmp_path: Path) -> None:
+def test_what_holds_for_every_answer_is_said_under_the_first(tmp_path: Path) -> None:
     def answer(ratio: str) -> list[Event]:
         note = f"{COPIES_ALONE}: a round would run at {ratio} times plain speed"
-        return script([plain(0, "Hello")], notes=(note,))
+        return script([plain(0, "Hello")], notes=(note, "drafting has another limit here"))
 
     async def body(test: Driven) -> None:
         await test.ask("one")
         await test.ask("two")
-        said = [view.notes for view in test.app.query(TurnView) if view.turn.role == "assistant"]
-        assert [len(notes) for notes in said] == [1, 0]
-        assert "at 0.91 times" in said[0][0]
+        views = [view for view in test.app.query(TurnView) if view.turn.role == "assistant"]
+        assert [len(view.notes) for view in views] == [2, 0]
+        assert [len(view.query(".notes")) for view in views] == [1, 0]
+        assert "at 0.91 times" in views[0].notes[0]
+        assert all(len(view.turn.notes) == 2 for view in views), "all are kept"
 
     run(tmp_path, body, ScriptedSession([answer("0.91"), answer("0.48")]))
 
@@ -101,8 +105,7 @@ def test_thinking_is_folded_while_it_grows_beside_the_guesses(tmp_path: Path) ->
         await test.pilot.press("enter")
         gate.release(2)
         await test.sees("▸ thinking for")
-        await test.until(lambda: test.chat.live is not None and len(test.chat.live.rounds) == 2)
-        await asyncio.sleep(0.2)
+        await test.painted(2)
         assert "let me" not in shown(test.app)
         await test.pilot.press("ctrl+o")
         await test.sees("let me see, well")
@@ -126,8 +129,7 @@ def test_an_answer_that_begins_like_a_mark_is_whole(tmp_path: Path) -> None:
         test.composer.put("html?")
         await test.pilot.press("enter")
         gate.release(1)
-        await test.until(lambda: test.chat.live is not None and bool(test.chat.live.rounds))
-        await asyncio.sleep(0.2)
+        await test.painted(1)
         await test.pilot.press("ctrl+t", "ctrl+t", "ctrl+t")  # a view that begins in mid-mark
         gate.release(1)
         await test.sees("<thead> is")
@@ -135,20 +137,6 @@ def test_an_answer_that_begins_like_a_mark_is_whole(tmp_path: Path) -> None:
         await test.idle()
 
     run(tmp_path, body, ScriptedSession([script(rounds)], gate=gate))
-
-
-def test_what_holds_for_every_answer_is_said_once(tmp_path: Path) -> None:
-    note = "drafts are copies of the text alone: a draft model cannot pay here"
-
-    async def body(test: Driven) -> None:
-        await test.ask("one")
-        await test.ask("two")
-        views = [view for view in test.app.query(TurnView) if view.turn.role == "assistant"]
-        assert [len(view.query(".notes")) for view in views] == [1, 0]
-        assert all(view.turn.notes == (note,) for view in views)
-
-    answer = script([plain(0, "Yes")], notes=(note,))
-    run(tmp_path, body, ScriptedSession([answer, answer]))
 
 
 def test_the_figures_are_of_the_branch_that_is_read(tmp_path: Path) -> None:
@@ -193,3 +181,88 @@ def test_another_view_shows_at_once_what_is_written(
     other = "inline" if view == "off" else "off"
     session = ScriptedSession([script(rounds)], gate=gate)
     run(tmp_path, body, session, settings={"view": other})
+
+
+# Saved chats, damaged or foreign.
+
+
+def test_an_edit_ends_with_the_chat_that_it_belongs_to(tmp_path: Path) -> None:
+    async def body(test: Driven) -> None:
+        await test.ask("hello")
+        test.composer.load_text("begun")
+        run_command(test.app.front_end, "/edit")
+        assert test.composer.editing is not None
+        run_command(test.app.front_end, "/new")  # as from the palette
+        assert test.composer.editing is None
+        assert test.composer.text == "begun"
+        await test.pilot.press("enter")
+        await test.idle()
+        assert [turn.text for turn in test.chat.conversation.path()] == ["begun", "Hello"]
+
+    run(tmp_path, body, ScriptedSession())
+
+
+def test_what_has_no_rounds_is_shown_among_the_guesses_too(tmp_path: Path) -> None:
+    """A continuation that a kill cut short has text, and no rounds."""
+    saved = SavedChat(tmp_path, "chat")
+    saved.add(Turn("q", None, "user", "hello"))
+    rounds = (round_of(0, ["one"], " two", rejected="x"),)
+    answer = Turn("a", "q", "assistant", "one two", (5, 6), "length", rounds=rounds)
+    saved.add(answer)
+    saved.grow(answer, " three", [7])
+    saved.close()
+
+    async def body(test: Driven) -> None:
+        await test.sees("one two three")
+
+    read = SavedChat.open("chat", tmp_path)
+    run(tmp_path, body, ScriptedSession(), saved=read, settings={"view": "inspector"})
+
+
+def test_thinking_is_folded_among_the_guesses_of_a_done_answer(tmp_path: Path) -> None:
+    rounds = (
+        round_of(0, ["<think>", "hm"], " well", rejected="so"),
+        plain(1, "</think>\n\nYes"),
+        round_of(2, [" it"], " is", rejected="no"),
+    )
+    text = "<think>hm well</think>\n\nYes it is"
+    saved = SavedChat(tmp_path, "chat")
+    saved.add(Turn("q", None, "user", "hello"))
+    saved.add(Turn("a", "q", "assistant", text, (5, 6), "eos", rounds=rounds, thinking_s=1.0))
+
+    async def body(test: Driven) -> None:
+        await test.sees("Yes it")
+        transcript = [line[:60] for line in shown(test.app).splitlines()]
+        assert any("▸ thought for 1 s" in line for line in transcript)
+        assert not any("think>" in line for line in transcript)
+        await test.pilot.press("ctrl+o")
+        await test.sees("hm well")
+
+    run(tmp_path, body, ScriptedSession(), saved=saved, settings={"view": "inspector"})
+
+
+def test_damage_and_an_answer_to_nothing(tmp_path: Path) -> None:
+    saved = SavedChat(tmp_path, "chat")
+    timings = {"predicted_n": 4, "draft_n_rejected": 2}
+    saved.add(Turn("a", None, "assistant", "out of the blue", (5,), "eos", timings))
+    saved.close()
+    with saved.path.open("a") as file:
+        file.write("{}\n")
+
+    async def body(test: Driven) -> None:
+        await test.sees("out of the blue")
+        await test.sees("1 damaged line of")
+        last = test.app.widgets.transcript.last_turn
+        assert last is not None
+        last.focus()
+        await test.pilot.press("r")
+        await test.sees("there is no question yet")
+
+    run(tmp_path, body, ScriptedSession(), saved=SavedChat.open("chat", tmp_path))
+
+
+def test_a_poem_keeps_its_lines() -> None:
+    drawn = rendered("Nodes in a list,\nlinked by pointers\n\n- one\n  two\n", 60, "dark").plain
+    lines = [line.rstrip() for line in drawn.split("\n")]
+    assert lines[:2] == ["Nodes in a list,", "linked by pointers"]
+    assert [line.strip(" •") for line in lines[3:]] == ["one", "two"]

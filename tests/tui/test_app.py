@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from pathlib import Path
 
@@ -299,8 +298,7 @@ def test_the_reader_who_scrolls_up_is_left_alone(tmp_path: Path) -> None:
         await test.pilot.press("pageup", "pageup")
         at = test.app.widgets.transcript.scroll_y
         gate.release(20)
-        await test.until(lambda: test.chat.live is not None and len(test.chat.live.rounds) == 60)
-        await asyncio.sleep(0.2)
+        await test.painted(60)
         assert test.app.widgets.transcript.scroll_y == at
         await test.pilot.press("ctrl+end")
         await test.sees("line 59")

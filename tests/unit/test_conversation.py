@@ -77,8 +77,9 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert (listed.id, listed.title) == ("chat", "What is 你好 🙂?")
 
 
-def test_every_torn_end_is_survived(tmp_path: Path) -> None:
+def test_every_torn_end_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kill may leave any prefix of the file; what was whole before it is there."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
     saved = saved_chat(tmp_path)
     saved.grow(Turn("b", "q", "assistant", "", model="m"), "half an ", [5, 6])
     saved.grow(Turn("b", "q", "assistant", "", model="m"), "answer", [7])
