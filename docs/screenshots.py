@@ -79,8 +79,8 @@ async def inspect(app: ChatApp, args: argparse.Namespace) -> None:
         await pilot.pause()
         lane = wide.widgets.inspector.lane
         rounds = lane.rounds
-        judged = [i for i, r in enumerate(rounds) if r.n_draft > r.n_accepted]
-        at = next((i for i in judged if rounds[i].n_accepted), judged[0] if judged else 0)
+        rejecting = [i for i, r in enumerate(rounds) if r.n_draft > r.n_accepted]
+        at = next((i for i in rejecting if rounds[i].n_accepted), rejecting[0] if rejecting else 0)
         lane.focus()
         lane.action_round(at - lane.at)
         await asyncio.sleep(0.5)
@@ -97,6 +97,7 @@ def main() -> None:
     parser.add_argument("--n-draft", type=int)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["LOCALSPEC_DATA"] = folder
         asyncio.run(take(args))

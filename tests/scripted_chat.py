@@ -70,6 +70,7 @@ def round_of(
         elapsed_s=0.02 * n_draft + 0.1,
         depth=depth,
         worth=tuple(0.3 * k for k in range(n_draft + 2)) if n_draft else (0.0,),
+        plain_s=0.1 * (len(accepted) + 1),
     )
 
 
@@ -96,6 +97,7 @@ def script(rounds: Sequence[Round], reason: Any = "eos", **stats: Any) -> list[E
         "n_passes": len(rounds),
         "draft_s": sum(round_.draft_s for round_ in rounds),
         "verify_s": sum(round_.verify_s for round_ in rounds),
+        "plain_s": sum(round_.plain_s or 0.0 for round_ in rounds),
         "drafter": "splice",
         **stats,
     }
@@ -182,9 +184,6 @@ class ScriptedSession:
 
     def render(self, messages: Sequence[Any]) -> str:
         return "".join(message["content"] for message in messages) + self.prompt_end
-
-    def plain_seconds(self, depth: int) -> float | None:
-        return 0.1
 
     def cancel(self) -> None:
         self._cancelled.set()

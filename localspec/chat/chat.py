@@ -292,7 +292,7 @@ class Chat:
         elif isinstance(reply.event, Finished):
             self._complete(live, reply.event)
         else:
-            return live.add(reply.event, reply.plain_s, self._clock())
+            return live.add(reply.event, self._clock())
         return []
 
     def _answer_waiting(self) -> None:
@@ -312,8 +312,6 @@ class Chat:
             "verifier": stats.verifier,
             "seed": stats.seed,
         }
-        if (speed_up := live.figures.speed_up) is not None:
-            timings["speed_up_estimated"] = speed_up
         ids = (live.before.token_ids if live.before else ()) + finished.token_ids
         self._finish(live, finished.reason, timings, stats.notes, ids)
 

@@ -95,13 +95,10 @@ class AnswerStarted:
 
 @dataclass(frozen=True, slots=True)
 class AnswerEvent:
-    """An event of answer `id`, Finished the last. plain_s: estimated seconds of a plain step at
-    the depth of a Round, None when unknown.
-    """
+    """An event of answer `id`, Finished the last."""
 
     id: str
     event: Event
-    plain_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

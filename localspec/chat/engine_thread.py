@@ -25,7 +25,8 @@ from localspec.chat.engine_protocol import (
     Reply,
 )
 from localspec.chat.thinking import opens_thinking
-from localspec.decoding.events import Event, Round
+from localspec.control.economics import COPIES_ALONE
+from localspec.decoding.events import Event
 from localspec.errors import CancelledError, LocalspecError
 from localspec.models.references import pair_draft, resolve
 from localspec.session.options import LoadOptions, parse
@@ -59,7 +60,6 @@ class ChatSession(Protocol):
     def stream(self, prompt: Any, **options: Any) -> Iterator[Event]: ...
     def encode(self, prompt: Any) -> list[int]: ...
     def render(self, messages: Sequence[Any]) -> str: ...
-    def plain_seconds(self, depth: int) -> float | None: ...
     def cancel(self) -> None: ...
     def close(self) -> None: ...
 
@@ -168,8 +168,7 @@ class EngineThread:
         if self._cancelled.is_set():  # before there was an answer to cancel
             session.cancel()
         for event in events:
-            plain_s = session.plain_seconds(event.depth) if isinstance(event, Round) else None
-            self._replies.put(AnswerEvent(request.id, event, plain_s))
+            self._replies.put(AnswerEvent(request.id, event))
 
     def _drop_session(self) -> None:
         """Free the pair, when nobody counts with it."""
@@ -206,7 +205,9 @@ class _PreparedSession(Session):
         on_step("measuring the costs of decoding …")
         _ = self.costs
         outlook = self.outlook()
-        return outlook.words if outlook is not None and not outlook.pays else None
+        if outlook is None or outlook.pays:
+            return None
+        return f"{COPIES_ALONE}: {outlook.words}"
 
 
 def open_session(request: OpenPair, reply: Callable[[Reply], None]) -> ChatSession:

@@ -1,7 +1,7 @@
 """An answer while it grows, and its figures.
 
-Every figure is counted or timed in this answer; the speed-up is an estimate, against the measured
-time of a plain step, and is called one.
+Every figure is counted or timed in this answer; the speed-up is against the time that the same
+tokens would have taken one by one, by measured costs.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Figures:
         self._recent_s = 0.0
         self._recent_n = 0
 
-    def add(self, round_: Round, plain_s: float | None) -> None:
-        """Count a round. plain_s: what a plain step takes at this depth, None when unknown."""
+    def add(self, round_: Round) -> None:
+        """Count a round."""
         if not round_.tokens:
             return
         n = sum(token.committed for token in round_.tokens)
@@ -55,8 +55,8 @@ class Figures:
         self.verify_s += round_.verify_s
         self.n_draft = round_.n_draft
         self.depth = round_.depth + n
-        if plain_s is not None:
-            self._plain_s += n * plain_s
+        if round_.plain_s is not None:
+            self._plain_s += round_.plain_s
             self._plain_of_s += round_.elapsed_s
         self._recent.append((n, round_.elapsed_s))
         self._recent_n += n
@@ -79,7 +79,7 @@ class Figures:
 
     @property
     def speed_up(self) -> float | None:
-        """Speed over plain decoding, estimated.
+        """Speed over plain decoding, by measured costs.
 
         None while a plain step was not measured, and while no draft token was accepted or
         rejected: that is plain decoding, and the ratio would only tell how far the measured cost
@@ -150,10 +150,10 @@ class LiveAnswer:
         """True until the first round: the prompt is being read."""
         return not self.rounds
 
-    def add(self, round_: Round, plain_s: float | None, now: float) -> list[Mark]:
-        """Take in a round; the marks that it adds. plain_s: as for Figures.add."""
+    def add(self, round_: Round, now: float) -> list[Mark]:
+        """Take in a round; the marks that it adds."""
         self.rounds.append(round_)
-        self.figures.add(round_, plain_s)
+        self.figures.add(round_)
         self.text += round_.text
         if round_.text and self.figures.first_token_s is None:
             self.figures.first_token_s = now - self.started

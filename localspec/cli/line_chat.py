@@ -189,7 +189,7 @@ class LineChat:
             return
         words = [f"{figures.n_tokens} tokens", f"{figures.mean:.1f} tokens/s"]
         if figures.speed_up is not None and self.chat.settings.options.drafter != "none":
-            words.append(f"≈{figures.speed_up:.2f}× plain")
+            words.append(f"{figures.speed_up:.2f} × plain")
         if figures.acceptance is not None:
             words.append(f"accepted {figures.acceptance:.0%}")
         self.say(" · ".join(words))

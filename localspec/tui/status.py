@@ -10,6 +10,7 @@ from textual.content import Content
 from textual.widgets import Sparkline, Static
 
 from localspec.chat.chat import Chat
+from localspec.control.economics import COPIES_ALONE
 from localspec.visible import visible
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "welcome_words",
 ]
 
+_RESTS = "the draft model rests"
 _SPARKLINE_FROM = 100  # columns
 
 
@@ -44,7 +46,7 @@ def title_words(chat: Chat, width: int) -> str:
 
 
 def status_words(chat: Chat, width: int) -> str:
-    """One line: what takes time now, what failed, or why nothing is drafted."""
+    """What takes time now, what failed, or why nothing is drafted; two lines at most."""
     if chat.loading is not None:
         waits = " · your question waits" if chat.waiting is not None else ""
         download = chat.download
@@ -58,7 +60,7 @@ def status_words(chat: Chat, width: int) -> str:
         return visible(chat.failure)
     if chat.saved.broken is not None:
         return visible(chat.saved.broken)
-    return fitted(_why_not_drafting(chat), width)
+    return fitted(_why_not_drafting(chat), 2 * width - 4)  # a line may end before its width
 
 
 def _why_not_drafting(chat: Chat) -> str:
@@ -70,9 +72,10 @@ def _why_not_drafting(chat: Chat) -> str:
     last = chat.conversation.last("assistant") if chat.live is None else None
     for note in last.notes if last is not None else ():
         if "draft" in note:
-            return note
-    if chat.pair.why_no_draft_model:
-        return chat.pair.why_no_draft_model
+            return note.replace(COPIES_ALONE, _RESTS)
+    is_automatic = options.drafter == "auto" and options.n_draft is None
+    if chat.pair.why_no_draft_model and is_automatic:
+        return chat.pair.why_no_draft_model.replace(COPIES_ALONE, _RESTS)
     if last is not None and last.timings.get("predicted_n") and not last.timings.get("draft_n"):
         return "drafting did not pay in this answer; /ndraft 4 drafts in every round"
     return ""
@@ -149,7 +152,7 @@ def figure_words(chat: Chat) -> list[str]:
         live = chat.live is not None
         words.append(f"{figures.now if live else figures.mean:.1f} tok/s")
         if figures.speed_up is not None and chat.settings.options.drafter != "none":
-            words.append(f"≈{figures.speed_up:.2f}× plain")
+            words.append(f"{figures.speed_up:.2f} × plain")
         if figures.acceptance is not None:
             words.append(f"accepted {figures.acceptance:.0%}")
     if chat.pair is not None:

@@ -229,11 +229,11 @@ def _figures(turn: Turn) -> list[str]:
         f"{timings['predicted_n']:,} tokens",
         f"{timings.get('predicted_per_second', 0.0):.1f} tok/s",
     ]
-    if speed_up := timings.get("speed_up_estimated"):
-        words.append(f"≈{speed_up:.2f}× plain")
     accepted = timings.get("draft_n_accepted", 0)
     verified = accepted + timings.get("draft_n_rejected", 0)
     if verified:
+        if (plain_ms := timings.get("plain_ms")) and (took_ms := timings.get("predicted_ms")):
+            words.append(f"{plain_ms / took_ms:.2f} × plain")
         words.append(f"accepted {accepted} of {verified}")
     elif timings.get("drafter") == "none":
         words.append("plain decoding")

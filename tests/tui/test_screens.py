@@ -128,18 +128,17 @@ def test_an_error(tmp_path: Path) -> None:
     run(tmp_path, body, ScriptedSession(failure=failure), size=USUAL)
 
 
-def test_a_download(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "size"), [("download", USUAL), ("download-narrow", NARROW)])
+def test_a_download(tmp_path: Path, name: str, size: tuple[int, int]) -> None:
     session = _Slow()
 
     async def body(test: Driven) -> None:
         await test.sees("38%")
-        await assert_snapshot(test, "download")
-        await test.pilot.resize_terminal(*NARROW)
-        await assert_snapshot(test, "download-narrow")
+        await assert_snapshot(test, name)
         session.seen.set()
         await test.idle()
 
-    run(tmp_path, body, session, size=USUAL, wait=False)
+    run(tmp_path, body, session, size=size, wait=False)
 
 
 def test_help(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,7 @@ def test_figures_are_sums_of_the_rounds() -> None:
     figures = Figures()
     rounds = [round_of(0, ["a", "b"], "c"), round_of(1, ["d"], "e", rejected="x"), plain(2, "f")]
     for round_ in rounds:
-        figures.add(round_, plain_s=0.1)
+        figures.add(round_)
     elapsed = sum(round_.elapsed_s for round_ in rounds)
     assert figures.n_tokens == 6
     assert figures.mean == pytest.approx(6 / elapsed)
@@ -216,16 +217,20 @@ def test_figures_are_sums_of_the_rounds() -> None:
 
 def test_unmeasured_figures_are_not_made_up() -> None:
     figures = Figures()
-    figures.add(plain(0, "a"), plain_s=None)
-    assert figures.speed_up is None
+    figures.add(plain(0, "a"))
     assert figures.acceptance is None
+    figures.add(replace(round_of(1, ["a"], "b"), plain_s=None))
+    assert figures.acceptance == 1.0
+    figures = Figures()
+    figures.add(replace(round_of(0, ["a"], "b"), plain_s=None))
+    assert figures.speed_up is None
 
 
 def test_plain_decoding_has_no_speed_up() -> None:
     figures = Figures()
-    figures.add(plain(0, "a"), plain_s=0.5)
+    figures.add(plain(0, "a"))
     assert figures.speed_up is None
-    figures.add(round_of(1, ["b"], "c"), plain_s=0.5)
+    figures.add(round_of(1, ["b"], "c"))
     assert figures.speed_up is not None
 
 

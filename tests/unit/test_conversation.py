@@ -283,7 +283,7 @@ def test_the_data_folder_may_be_told_from_home(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_figures_of_a_file_may_lack_anything() -> None:
-    assert "accepted 0 of 3" in figures({"predicted_n": 1, "draft_n_rejected": 3}, "eos")
+    assert "acceptance rate 0%" in figures({"predicted_n": 1, "draft_n_rejected": 3}, "eos")
 
 
 def test_exports_hold_the_text_and_the_guesses(tmp_path: Path) -> None:
