@@ -115,7 +115,8 @@ class Lane(ScrollView, can_focus=True):
         seen_to = width  # the chosen token's last cell must lie in sight
         for i, token in enumerate(round_.tokens):
             sign = "=" if not round_.n_draft else VERDICT_SIGNS[token.verdict]
-            style = base + _CHIPS[token.verdict, token.source == "ngram"]
+            chip = _CHIPS[token.verdict, token.source == "ngram"]
+            style = base + (chip.without_color if self.app.no_color else chip)
             if chosen and i == self.token:
                 style += Style(reverse=True)
             segments.append(Segment(f"{sign}{shown_token(token.text)}", style))
@@ -233,7 +234,7 @@ def worth_words(round_: Round) -> list[str]:
             lines.append(f" K {k:<2}   not allowed here")
             continue
         bar = "█" * round(_BAR * max(0.0, worth) / top)
-        chosen = " ◀ drafted" if k == round_.n_draft else ""
+        chosen = " ◀ chosen" if k == round_.n_draft else ""
         lines.append(f" K {k:<2} {worth:+6.2f} {bar}{chosen}")
     return lines
 

@@ -20,7 +20,7 @@ from localspec.chat.thinking import split
 from localspec.session.marks import Mark
 from localspec.tui.markdown_text import MarkdownText, Piece, Pieces
 from localspec.tui.status import progress_bar
-from localspec.tui.turn_view import marked_content, thinking_title
+from localspec.tui.turn_view import marked_content, model_name, thinking_title
 from localspec.visible import visible
 
 __all__ = ["LiveView"]
@@ -62,6 +62,7 @@ class LiveView(Vertical):
         self._drawn_head = ""
         self._head = Static(classes="head", markup=False)
         self._thinking = Static(classes="thinking", markup=False)
+        self._thinking.display = False
 
     def compose(self) -> ComposeResult:
         """Head, thinking, text."""
@@ -104,7 +105,7 @@ class LiveView(Vertical):
 
     def _paint_head(self) -> None:
         live = self.live
-        words = [live.turn.model]
+        words = [model_name(live.turn)]
         if live.stopping:
             words.append("stopping …")
         elif live.is_reading and live.prompt_total:
@@ -116,8 +117,6 @@ class LiveView(Vertical):
             words.append("reading …")
         elif live.figures.first_token_s is not None:
             words.append(f"first token after {live.figures.first_token_s:.2f} s")
-        if not live.stopping:
-            words.append("Esc stops")
         head = visible(" · ".join(words))
         if head != self._drawn_head:
             self._drawn_head = head
@@ -201,6 +200,7 @@ class LiveView(Vertical):
             shown = Content.assemble(title, "\n", marked_content(marks, plain=self.app.no_color))
         elif self._thinking_open:
             shown = Content(f"{title}\n{visible(thinking[-_THOUGHT_SHOWN:])}")
+        self._thinking.display = True
         self._thinking.update(shown)
 
 

@@ -21,7 +21,7 @@ from localspec.tui.markdown_text import markdown_texts
 from localspec.tui.themes import MARKS
 from localspec.visible import visible
 
-__all__ = ["TurnView", "marked_content", "thinking_title"]
+__all__ = ["TurnView", "marked_content", "model_name", "thinking_title"]
 
 _PART = 1_200  # characters of marked text from which another widget begins
 _FOLD_OVER = 4_000  # characters of a question of which the beginning alone is shown
@@ -139,7 +139,7 @@ class TurnView(Vertical, can_focus=True):
 
     def _head(self) -> Content:
         at, ids = self.place
-        who = "you" if self.turn.role == "user" else self.turn.model or "model"
+        who = "you" if self.turn.role == "user" else model_name(self.turn)
         words = [who]
         if len(ids) > 1:
             words.append(f"‹ {at + 1} of {len(ids)} ›")
@@ -181,6 +181,11 @@ def marked_content(marks: Iterable[Mark], *, rejected: bool = True, plain: bool 
             text = visible(mark.text).replace("\n", "⏎")
             pieces.append((f"[-{text}-]" if plain else text, MARKS["rejected"]))
     return Content.assemble(*pieces)
+
+
+def model_name(turn: Turn) -> str:
+    """Which model answered, for people."""
+    return turn.model.removesuffix(".gguf") or "model"
 
 
 def thinking_title(seconds: float | None, *, is_open: bool, folded: bool) -> str:
