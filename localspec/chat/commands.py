@@ -7,6 +7,7 @@ import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, get_args, get_type_hints
 
@@ -152,29 +153,18 @@ def _system(front: FrontEnd, argument: str) -> None:
     front.show_growth()
 
 
-def _temperature(front: FrontEnd, argument: str) -> None:
-    _set_option(front, "temperature", argument)
-
-
-def _n_draft(front: FrontEnd, argument: str) -> None:
-    _set_option(front, "n_draft", "" if argument == "auto" else argument, ask=not argument)
-
-
-def _drafter(front: FrontEnd, argument: str) -> None:
-    _set_option(front, "drafter", argument)
-
-
 def _set(front: FrontEnd, argument: str) -> None:
     name, _, value = argument.partition(" ")
     if not name:
-        told = front.chat.settings.answering
-        shown = ", ".join(f"{key} {value}" for key, value in told.items())
+        set_now = front.chat.settings.answering
+        shown = ", ".join(f"{key} {value}" for key, value in set_now.items())
         front.say(f"set: {shown or 'nothing; all options have their defaults'}")
         return
-    _set_option(front, name.replace("-", "_"), "" if value == "default" else value, ask=not value)
+    _set_option(front, value.strip(), name=name.replace("-", "_"))
 
 
-def _set_option(front: FrontEnd, name: str, text: str, *, ask: bool | None = None) -> None:
+def _set_option(front: FrontEnd, text: str, *, name: str) -> None:
+    """Set an option of answers; `auto` and `default` reset it, no text shows it."""
     chat = front.chat
     names = [f.name for f in dataclasses.fields(Options)]
     if name not in names or name in ("logit_bias", "n_alternatives"):
@@ -182,13 +172,13 @@ def _set_option(front: FrontEnd, name: str, text: str, *, ask: bool | None = Non
         raise InvalidOptionError(
             f"there is no option {name!r}" + (f": did you mean {near[0]}?" if near else "")
         )
-    if ask if ask is not None else not text:
-        front.say(f"{name} is {_shown(getattr(chat.settings.options, name))}")
-        return
-    chat.settings = chat.settings.answer_with(**{name: _value(name, text) if text else None})
-    when = ", from the next answer on" if chat.live is not None else ""
+    when = ""
+    if text:
+        value = None if text in ("auto", "default") else _value(name, text)
+        chat.settings = chat.settings.answer_with(**{name: value})
+        when = ", from the next answer on" if chat.live is not None else ""
+        front.show_growth()
     front.say(f"{name} is {_shown(getattr(chat.settings.options, name))}{when}")
-    front.show_growth()
 
 
 def _shown(value: Any) -> str:
@@ -326,9 +316,12 @@ COMMANDS: tuple[Command, ...] = (
     Command("model", "[REF [DRAFT]]", "Load another target, with its own draft", _model),
     Command("draft", "[REF|auto|none]", "Load another draft model", _draft, ("auto", "none")),
     Command("system", "[TEXT|none]", "Set the system prompt", _system),
-    Command("temp", "[NUMBER]", "Temperature; 0 is greedy", _temperature),
-    Command("ndraft", "[N|auto]", "Draft tokens per round", _n_draft, ("auto", "2", "4", "8")),
-    Command("drafter", "[NAME]", "Where draft tokens come from", _drafter, DRAFTERS),
+    Command("temp", "[NUMBER]", "Temperature; 0 is greedy",
+            partial(_set_option, name="temperature")),
+    Command("ndraft", "[N|auto]", "Draft tokens per round",
+            partial(_set_option, name="n_draft"), ("auto", "2", "4", "8")),
+    Command("drafter", "[NAME]", "Where draft tokens come from",
+            partial(_set_option, name="drafter"), DRAFTERS),
     Command("set", "[OPTION VALUE]", "Set any other option of answers", _set),
     Command("spec", "[off|inline|inspector]", "How draft tokens are shown", _spec, VIEWS),
     Command("exact", "[on|off]", "The same bytes as plain decoding", _exact, ("on", "off")),

@@ -5,12 +5,13 @@ Reads headers only; nothing is loaded or fetched.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from localspec.errors import LocalspecError
-from localspec.gguf.header import read_header
+from localspec.gguf.header import GGUFHeader, read_header
 from localspec.gguf.model_kind import LANGUAGE_MODEL, kind_of
 from localspec.gguf.parts import part_paths
 from localspec.gguf.vocabulary_match import compare_vocabularies
@@ -44,7 +45,12 @@ def targets() -> list[Candidate]:
         missing = [file for file in (pair.target, pair.draft) if local_path(file) is None]
         default = ", the default" if pair.name == known.default else ""
         found.append(Candidate(pair.name, f"pair{default}: {pair.note}", n_bytes=_size_of(missing)))
-    return found + [Candidate(str(path), note) for path, note in _described_files()]
+    for path in _local_files():
+        with contextlib.suppress(LocalspecError):
+            header = read_header(path)
+            if kind_of(header) == LANGUAGE_MODEL:
+                found.append(Candidate(str(path), _described(header)))
+    return found
 
 
 def drafts(target: Path) -> list[Candidate]:
@@ -60,9 +66,10 @@ def drafts(target: Path) -> list[Candidate]:
     for path in _local_files():
         if path == target:
             continue
-        refused = None
+        note, refused = "", None
         try:
             header = read_header(path)
+            note = _described(header)
             if kind_of(header) != LANGUAGE_MODEL:
                 continue
             if header.total_size_bytes >= wanted.total_size_bytes:
@@ -71,7 +78,7 @@ def drafts(target: Path) -> list[Candidate]:
                 compare_vocabularies(wanted, header)
         except LocalspecError as error:
             refused = str(error).partition(". ")[0]
-        found.append(Candidate(str(path), _described(path), refused))
+        found.append(Candidate(str(path), note, refused))
     small = {pair.draft.name: pair.draft for pair in catalog().pairs.values()}
     for file in small.values():
         if local_path(file) is None:
@@ -106,20 +113,5 @@ def _local_files() -> Iterator[Path]:
             yield path
 
 
-def _described_files() -> Iterator[tuple[Path, str]]:
-    for path in _local_files():
-        try:
-            if kind_of(read_header(path)) != LANGUAGE_MODEL:
-                continue
-        except LocalspecError:
-            continue
-        yield path, _described(path)
-
-
-def _described(path: Path) -> str:
-    try:
-        header = read_header(path)
-    except LocalspecError as error:
-        return str(error).partition(". ")[0]
-    size = header.total_size_bytes / 1e9
-    return f"{header.name}, {header.quant}, {size:.2f} GB"
+def _described(header: GGUFHeader) -> str:
+    return f"{header.name}, {header.quant}, {header.total_size_bytes / 1e9:.2f} GB"

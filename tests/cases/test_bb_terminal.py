@@ -36,7 +36,7 @@ def test_without_colours_rejected_tokens_are_in_brackets() -> None:
     shown_by(
         "tui.test_screens.test_no_color",
         "real.test_chat.test_line_by_line_where_the_terminal_is_dumb",
-        "tiny.test_command.test_text_on_stdout_one_line_of_figures_on_stderr",
+        "tiny.test_command.test_text_on_stdout_the_gain_in_one_line_on_stderr",
     )
 
 

@@ -115,7 +115,7 @@ async def driven(
         with (
             mock.patch.multiple(painter, _REST=1.0, _REST_BESIDE=1.0),  # no engine needs the time
             # Textual waits 20 ms and more behind each key until the process idles
-            mock.patch.multiple(_wait, SLEEP_GRANULARITY=0.004, SLEEP_IDLE=0.002),
+            mock.patch.multiple(_wait, SLEEP_GRANULARITY=0.008, SLEEP_IDLE=0.002),
         ):
             async with app.run_test(size=size, notifications=True) as pilot:
                 test = Driven(app, pilot)

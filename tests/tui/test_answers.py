@@ -91,10 +91,10 @@ def test_thinking_is_folded_and_opens(tmp_path: Path) -> None:
     run(tmp_path, body, ScriptedSession([script(rounds)]), settings={"view": "off"})
 
 
-def test_thinking_is_folded_while_it_grows_beside_the_guesses(tmp_path: Path) -> None:
+def test_thinking_is_folded_while_it_grows_among_draft_tokens(tmp_path: Path) -> None:
     gate = threading.Semaphore(0)
     rounds = [
-        round_of(0, ["<think>", "\nlet me"], " see", rejected=" guess"),
+        round_of(0, ["<think>", "\nlet me"], " see", rejected=" wrong"),
         plain(1, ", well\n"),
         round_of(2, ["</think>"], "\n\nYes"),
         plain(3, " <b>"),
@@ -202,7 +202,7 @@ def test_an_edit_ends_with_the_chat_that_it_belongs_to(tmp_path: Path) -> None:
     run(tmp_path, body, ScriptedSession())
 
 
-def test_what_has_no_rounds_is_shown_among_the_guesses_too(tmp_path: Path) -> None:
+def test_what_has_no_rounds_is_shown_among_draft_tokens_too(tmp_path: Path) -> None:
     """A continuation that a kill cut short has text, and no rounds."""
     saved = SavedChat(tmp_path, "chat")
     saved.add(Turn("q", None, "user", "hello"))
@@ -219,7 +219,7 @@ def test_what_has_no_rounds_is_shown_among_the_guesses_too(tmp_path: Path) -> No
     run(tmp_path, body, ScriptedSession(), saved=read, settings={"view": "inspector"})
 
 
-def test_thinking_is_folded_among_the_guesses_of_a_done_answer(tmp_path: Path) -> None:
+def test_thinking_is_folded_among_draft_tokens_of_a_done_answer(tmp_path: Path) -> None:
     rounds = (
         round_of(0, ["<think>", "hm"], " well", rejected="so"),
         plain(1, "</think>\n\nYes"),

@@ -143,6 +143,8 @@ def test_a_download(tmp_path: Path, name: str, size: tuple[int, int]) -> None:
 
 def test_help(tmp_path: Path) -> None:
     async def body(test: Driven) -> None:
+        await test.sees("2 threads")  # the screen behind the help is not painted again
+        await test.sees("f4 Copy")
         await test.pilot.press("f1")
         await test.sees("Shift+Enter")
         await assert_snapshot(test, "help")
