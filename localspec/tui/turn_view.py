@@ -237,8 +237,11 @@ def _figures(turn: Turn) -> list[str]:
     accepted = timings.get("draft_n_accepted", 0)
     verified = accepted + timings.get("draft_n_rejected", 0)
     if verified:
+        speed_up = timings.get("speed_up_estimated")  # of chats saved before December 2026
         if (plain_ms := timings.get("plain_ms")) and (took_ms := timings.get("predicted_ms")):
-            words.append(f"{plain_ms / took_ms:.2f} × plain")
+            speed_up = plain_ms / took_ms
+        if speed_up:
+            words.append(f"{speed_up:.2f} × plain")
         words.append(f"accepted {accepted} of {verified}")
     elif timings.get("drafter") == "none":
         words.append("plain decoding")
