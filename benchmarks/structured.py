@@ -1,9 +1,10 @@
 """JSON under a dozen schemas: is every answer valid, and do drafts pay under a grammar?
 
 Each prompt is answered plainly (the same grammar, no drafts) and with drafts, interleaved, the
-order turning from one to the next, from the same seed and a cleared cache. Validity by the
-jsonschema package where it is installed, else by schema_check.py. An answer that max_tokens cut is
-counted apart: it is no whole sentence of the grammar, and says so.
+order turning from one to the next, from the same seed and a cleared cache. Validity is by the
+jsonschema package. An answer that max_tokens cut is counted apart: it is no whole sentence of the
+grammar, and says so. The cost of a mask is taken along each plain answer: the mask itself, and what
+the sampler does with it.
 
     python benchmarks/structured.py [--n 24] [--drafter auto] [--threads 1] [--out FILE]
 """
@@ -14,18 +15,20 @@ import argparse
 import json
 import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any
+
+import jsonschema
+import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import localspec
-from benchmarks.schema_check import errors_of
-
-try:
-    import jsonschema
-except ImportError:
-    jsonschema = None
+from localspec.sampling.chain import distribution
+from localspec.sampling.params import SamplingParams
+from localspec.sampling.structured import Matcher, answer_grammar
 
 
 def _object(**properties: Any) -> dict[str, Any]:
@@ -200,14 +203,36 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def is_valid(text: str, schema: dict[str, Any]) -> bool:
-    """Strictly, by the package where it is there."""
+    """Whether a text is JSON and an instance."""
     try:
         value = json.loads(text)
     except ValueError:
         return False
-    if jsonschema is not None:
-        return jsonschema.Draft202012Validator(schema).is_valid(value)
-    return not errors_of(value, schema)
+    return bool(jsonschema.Draft202012Validator(schema).is_valid(value))
+
+
+def mask_costs(
+    session: localspec.Session, schema: Any, ids: Sequence[int]
+) -> list[dict[str, float]]:
+    """Along an answer, in seconds: the mask, and the law of a random row with it and without."""
+    grammar = answer_grammar(json_schema=schema)
+    assert grammar is not None
+    vocabulary = session._pair.target.model.vocabulary
+    matcher = Matcher(grammar, vocabulary.grammar_tokenizer)
+    params, rng = SamplingParams(), np.random.default_rng(0)
+    row = rng.normal(0.0, 3.0, vocabulary.n_tokens).astype(np.float32)
+    found = []
+    for token in ids:
+        started = perf_counter()
+        mask = matcher.allowed()
+        asked = perf_counter()
+        distribution(row, params, (), mask=mask)
+        masked = perf_counter()
+        distribution(row, params, ())
+        free = perf_counter() - masked
+        matcher.consume([token])
+        found.append({"mask": asked - started, "law": masked - asked, "free": free})
+    return found
 
 
 def main() -> None:
@@ -225,12 +250,17 @@ def main() -> None:
     args = parser.parse_args()
     loading = {"n_threads": args.threads, "n_ctx": 2048}
     with localspec.load(args.target, args.draft, **loading) as session:
-        print(f"{session.target_path.name} on {session.device}, {session.n_threads} threads; "
-              f"validity by {'jsonschema' if jsonschema else 'schema_check.py'}")  # fmt: skip
+        print(f"{session.target_path.name} on {session.device}, {session.n_threads} threads")
         rows = [row for i in range(args.n) for row in _pair(session, i, args)]
+        costs = [cost for row in rows if row["kind"] == "plain"
+                 for cost in mask_costs(session, TASKS[row["task"]][1], row["ids"])]  # fmt: skip
     if args.out:
         args.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
     _report(rows)
+    for name, words in (("mask", "a mask"), ("law", "a law with it"), ("free", "one without")):
+        times = [cost[name] * 1e3 for cost in costs]
+        print(f"{words}: mean {statistics.mean(times):.3f} ms, median "
+              f"{statistics.median(times):.3f}, largest {max(times):.2f}")  # fmt: skip
 
 
 def _pair(session: localspec.Session, i: int, args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -268,6 +298,7 @@ def _pair(session: localspec.Session, i: int, args: argparse.Namespace) -> list[
                 "tokens_per_pass": stats.tokens_per_pass,
                 "other_s": stats.other_s,
                 "text": got.text,
+                "ids": list(got.token_ids),
             }
         )
         print(

@@ -215,8 +215,9 @@ _SHAPING = (
     click.option(
         "--json-schema", "-j", metavar="FILE|JSON", help="The answer is JSON valid under it."
     ),
-    click.option("--grammar", metavar="FILE", help="The answer follows this GBNF grammar."),
+    click.option("--grammar", metavar="FILE", help="The answer follows this GBNF or Lark grammar."),
     click.option("--choices", metavar="A,B,C", help="The answer is one of these."),
+    click.option("--regex", help="The whole answer matches this regular expression."),
     click.option("--logprobs", type=int, help="Best N alternatives of each token, in --json."),
     click.option("--logprobs-of", type=click.Choice(["raw", "processed"])),
     click.option("--prompt-logprobs", type=int, help="The same for the prompt's tokens."),
@@ -241,7 +242,7 @@ def chosen_shape(given: dict[str, Any]) -> dict[str, Any]:
         found["grammar"] = _text_of(given["grammar"], "--grammar")
     if given["choices"] is not None:
         found["choices"] = tuple(choice.strip() for choice in given["choices"].split(","))
-    for name in ("logprobs", "logprobs_of", "prompt_logprobs"):
+    for name in ("regex", "logprobs", "logprobs_of", "prompt_logprobs"):
         if given[name] is not None:
             found[name] = given[name]
     return found

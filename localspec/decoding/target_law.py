@@ -1,8 +1,8 @@
 """p at every row of a verification: the chain, with all that depends on the position.
 
-Row i sees the committed tokens and the i drafted ones before it: in its history, in the grammar's
-state, in the surprise that mirostat counts. What is drafted leaves no trace here; `advance` alone
-moves the answer's own state, by the tokens that were kept.
+Row i sees the committed tokens and the i drafted ones before it: in its history, in what a grammar
+allows there, in the surprise that mirostat counts. What is drafted leaves no trace here; `advance`
+alone moves the answer's own state, by the tokens that were kept.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NONE = -1  # stands for the law of a row that has none; it raises when it is ne
 class TargetLaw:
     """The target's processed distributions of one answer.
 
-    constraint: a grammar's states. dry: needed when DRY is on. min_tokens: before so many tokens
+    constraint: the answer's grammar. dry: needed when DRY is on. min_tokens: before so many tokens
     the end_ids are forbidden.
     """
 
@@ -88,10 +88,10 @@ class TargetLaw:
 
     def _end_of_grammar(self, draft_ids: Sequence[int]) -> Distribution | None:
         """Where the grammar ends the answer, no option can hold the end back."""
-        state = self._constraint.after(draft_ids) if self._constraint is not None else None
-        if state is None or not state.must_end:
+        position = self._constraint.after(draft_ids) if self._constraint is not None else None
+        if position is None or not position.must_end:
             return None
-        return Distribution.one_hot(int(state.allowed()[0]))
+        return Distribution.one_hot(int(position.allowed.argmax()))
 
     def _law(
         self, row: Row, ids: Sequence[int], position: int, draft_ids: Sequence[int], mu: float
@@ -100,7 +100,8 @@ class TargetLaw:
         if position < self._min_tokens:
             row = row.copy()
             row[self._end_ids] = -np.inf
-        mask = self._constraint.after(draft_ids) if self._constraint is not None else None
+        here = self._constraint.after(draft_ids) if self._constraint is not None else None
+        mask = None if here is None else here.allowed
         if self._params.mirostat:
             return mirostat_law(adjusted(row, self._params, ()), self._params, mu, mask)
         coin = position_coin(self._seed, position) if self._params.xtc_probability else 1.0

@@ -16,10 +16,10 @@ from localspec.drafting.draft_cache import DraftCache
 from localspec.drafting.draft_temperature import DraftTemperature
 from localspec.errors import EngineError
 from localspec.sampling.chain import distribution
-from localspec.sampling.constraint import FORCED_MATCH, Constraint, State
+from localspec.sampling.constraint import FORCED_MATCH, Constraint
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.dry import Dry
-from localspec.sampling.mask import best_allowed
+from localspec.sampling.mask import Mask, best_allowed
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.raw_law import RawLaw, Top
 from localspec.sampling.truncation import softmax
@@ -91,13 +91,14 @@ class ModelDrafter:
                     "logits: its file is damaged or overflows on this device; go on without it "
                     "(drafter ngram or none)"
                 )
-            state = self._constraint.after(draft.ids) if self._constraint is not None else None
-            best, confidence = self._best(row, law, state)
+            here = self._constraint.after(draft.ids) if self._constraint is not None else None
+            mask = None if here is None else here.allowed
+            best, confidence = self._best(row, law, mask)
             pace.decoded(n_read, len(context.ids), perf_counter() - started)
             if best is None or best in self.cache.foreign_ids or not pace.take(confidence):
                 return
-            token, q = self._draw(row, self._history(ids, draft.ids), state)
-            is_plain = token == best and state is None
+            token, q = self._draw(row, self._history(ids, draft.ids), mask)
+            is_plain = token == best and mask is None
             raw = confidence if is_plain else law.prob(token)
             top = Top.of_law(law, self._n_alternatives) if self._n_alternatives else None
             draft.append(token, q, raw, "model", top)
@@ -111,13 +112,13 @@ class ModelDrafter:
                     return
 
     def _best(
-        self, row: npt.NDArray[np.float32], law: RawLaw, state: State | None
+        self, row: npt.NDArray[np.float32], law: RawLaw, mask: Mask | None
     ) -> tuple[int | None, float]:
         """The most probable token and its probability, among the best allowed ones of a grammar."""
-        if state is None:
+        if mask is None:
             best = int(row.argmax())
             return best, law.prob(best)
-        ids = best_allowed(self._without_foreign(row), state, _N_COMPARED)
+        ids = best_allowed(self._without_foreign(row), mask, _N_COMPARED)
         if not len(ids) or not np.isfinite(row[ids].max()):
             return None, 0.0
         found = softmax(row[ids])
@@ -126,8 +127,8 @@ class ModelDrafter:
     def _is_settled(self, draft: Draft, pace: Pace) -> bool:
         """Nothing is left to draft: the answer must end, or forced text was appended."""
         assert self._constraint is not None
-        state = self._constraint.after(draft.ids)
-        if state is None or state.must_end:
+        here = self._constraint.after(draft.ids)
+        if here is None or here.must_end:
             return True
         forced = self._constraint.forced(draft.ids)
         n = pace.copy(FORCED_MATCH, len(forced)) if forced else 0
@@ -135,11 +136,11 @@ class ModelDrafter:
         return n > 0
 
     def _draw(
-        self, row: npt.NDArray[np.float32], history: Sequence[int], state: State | None
+        self, row: npt.NDArray[np.float32], history: Sequence[int], mask: Mask | None
     ) -> tuple[int, Distribution]:
         row = self._without_foreign(row)
         params = self._greedy_params if self._rng is None else self._params
-        q = distribution(row, params, history, mask=state, dry=self._dry)
+        q = distribution(row, params, history, mask=mask, dry=self._dry)
         if self._rng is None:
             return int(q.ids[0]), q
         if self.temperature is not None:

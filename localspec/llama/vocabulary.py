@@ -33,7 +33,6 @@ class Vocabulary:
         self._handle = handle
         self.n_tokens = int(llama_cpp.llama_vocab_n_tokens(handle))
         self._pieces: dict[int, bytes] = {}
-        self.spelling: Any = None  # of localspec.llama.grammar, made when first needed
 
     @property
     def handle(self) -> Any:
@@ -169,6 +168,21 @@ class Vocabulary:
         cuts = [0, *starts, len(text)]
         return [text[a:b] for a, b in itertools.pairwise(cuts) if a < b]
 
+    @functools.cached_property
+    def grammar_tokenizer(self) -> Any:
+        """llguidance's view of the vocabulary, made once: 0.7 s for 152,000 tokens.
+
+        Control tokens and markers are no text in it: a grammar must name them, as `<|im_end|>` or
+        `<[42]>`.
+        """
+        import llguidance
+
+        return llguidance.LLTokenizer(
+            llguidance.TokenizerWrapper(_GrammarTokens(self)),
+            eos_token=list(self.eog_ids) or [self.n_tokens],
+            slices=llguidance.LLTokenizer.json_slices(),
+        )
+
     def _spell_greedily(self, text: bytes) -> list[int]:
         """The longest piece that fits, again and again, where a tokenizer adds a space in front."""
         ids: list[int] = []
@@ -248,6 +262,29 @@ class Vocabulary:
                 if not missing:
                     return True
         return False
+
+
+class _GrammarTokens:
+    """What llguidance asks of a tokenizer; it never divides a text here."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        special = {*vocabulary.eog_ids, *vocabulary.markers.values()}
+        self.tokens: list[bytes] = []
+        for token in range(vocabulary.n_tokens):
+            piece = vocabulary.piece(token)
+            if not piece or token in special:
+                special.add(token)
+                piece = b"\xff" + vocabulary.spelled(token)  # how llguidance marks them
+            self.tokens.append(piece)
+        if not vocabulary.eog_ids:  # llguidance needs an end: one that no row of logits has
+            special.add(vocabulary.n_tokens)
+            self.tokens.append(b"\xff<end>")
+        self.special_token_ids = sorted(special)
+        self.bos_token_id = None
+        self.eos_token_id = min(vocabulary.eog_ids, default=vocabulary.n_tokens)
+
+    def __call__(self, text: bytes) -> list[int]:
+        return []
 
 
 def _occurrences(text: str, marker: str) -> list[int]:

@@ -1,49 +1,43 @@
-"""Which tokens may come next, and the best of them without asking about all. Pure numpy."""
+"""The best tokens of those that a grammar allows. Pure numpy."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Mask", "best_allowed"]
+__all__ = ["Mask", "best_allowed", "within"]
 
 Ids = npt.NDArray[np.int32]
+Mask: TypeAlias = "npt.NDArray[np.bool_]"  # shape (n_vocab,): True for each token that is allowed
 
-_FIRST_LOOK = 64  # candidates asked about before all are: nearly always one of them is allowed
-
-
-class Mask(Protocol):
-    """The tokens that a constraint allows at one position."""
-
-    def allows(self, ids: Ids) -> npt.NDArray[np.bool_]:
-        """For each of `ids`, int32, shape (n,), whether it may come next."""
-
-    def allowed(self) -> Ids:
-        """Every id that may come next, int32, ascending."""
+_FIRST_LOOK = 64  # candidates looked at before all are: nearly always one of them is allowed
+_SPARSE = 0.05  # below this share it is faster to gather the allowed ones
 
 
 def best_allowed(logits: npt.NDArray[np.float32], mask: Mask, n: int) -> Ids:
     """The n allowed ids with the largest logits, in no order; all of them when there are fewer.
 
     logits: float32, shape (n_vocab,). The same ids as the n best of a row in which everything
-    else is -inf: the best of the whole row are asked about first, and when n of those are
-    allowed, no other allowed id can be better.
+    else is -inf: when n of the best of the whole row are allowed, no other allowed id is better.
     """
+    best = int(logits.argmax())
+    if n == 1 and best < len(mask) and mask[best]:
+        return np.array([best], np.int32)
     n_look = max(_FIRST_LOOK, 4 * n)
-    if n_look < len(logits):
+    is_dense = np.count_nonzero(mask) > _SPARSE * len(mask)
+    if is_dense and n_look < len(logits) <= len(mask):
         some = np.argpartition(logits, len(logits) - n_look)[-n_look:].astype(np.int32)
-        some = some[mask.allows(some)]
+        some = some[mask[some]]
         if len(some) >= n:
             return _best(logits, some, n)
     return _best(logits, within(mask, len(logits)), n)
 
 
 def within(mask: Mask, n_vocab: int) -> Ids:
-    """All allowed ids below n_vocab."""
-    ids = mask.allowed()
-    return ids[: int(np.searchsorted(ids, n_vocab))]
+    """All allowed ids below n_vocab, ascending."""
+    return np.flatnonzero(mask[:n_vocab]).astype(np.int32)
 
 
 def _best(logits: npt.NDArray[np.float32], ids: Ids, n: int) -> Ids:

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 from localspec.drafting.custom_drafter import shape_of
 from localspec.errors import InvalidOptionError
-from localspec.grammar.wanted import WantedGrammar, read_schema, wanted_grammar
+from localspec.sampling.json_schema import read_schema
 from localspec.sampling.params import SamplingParams
+from localspec.sampling.structured import AnswerGrammar, answer_grammar
 from localspec.session.plugins import require_plugin
 
 __all__ = ["LoadOptions", "Options", "parse"]
@@ -105,8 +106,8 @@ class Options:
     min_tokens: neither the model's end nor a stop id comes before so many tokens; stop strings
     do, and a grammar that is at its end. ignore_eos: the model never ends it. stop_ids: token ids
     that end the answer, and are not part of it.
-    json_schema (a mapping, JSON text, or a pydantic model class), grammar (GBNF) and choices
-    (texts): one of them, which every answer follows; see docs/structured.md.
+    json_schema (a mapping, JSON text, or a pydantic model class), grammar (GBNF or Lark), choices
+    (texts) and regex: one of them, which every answer follows; see docs/structured.md.
     logprobs: for every token of the answer its log-probability and the N best alternatives' (0 to
     64), from the target's row there; None does without. logprobs_of: `raw`, of the logits as the
     model gives them, or `processed`, of the distribution that was sampled. prompt_logprobs: the
@@ -149,6 +150,7 @@ class Options:
     json_schema: Any = None
     grammar: str | None = None
     choices: tuple[str, ...] | None = None
+    regex: str | None = None
     logprobs: int | None = None
     logprobs_of: str = "raw"
     prompt_logprobs: int | None = None
@@ -198,7 +200,7 @@ class Options:
         self._check_verifier(self.sampling())  # sampling() validates the rest
         if self.json_schema is not None:  # a class or a text has no place in a recipe
             object.__setattr__(self, "json_schema", read_schema(self.json_schema))
-        self.wanted_grammar()
+        self.answer_grammar()
 
     def _check_verifier(self, params: SamplingParams) -> None:
         if params.needs_match and self.verifier in ("rejection", "block"):
@@ -207,9 +209,9 @@ class Options:
                 "verify by it: choose verifier match or auto"
             )
 
-    def wanted_grammar(self) -> WantedGrammar | None:
+    def answer_grammar(self) -> AnswerGrammar | None:
         """The grammar that the answer follows; None without one."""
-        return wanted_grammar(self.json_schema, self.grammar, self.choices)
+        return answer_grammar(self.json_schema, self.grammar, self.choices, self.regex)
 
     def sampling(self) -> SamplingParams:
         """The part that shapes the distribution."""

@@ -24,11 +24,11 @@ from localspec.drafting.model_drafter import ModelDrafter
 from localspec.drafting.splice_drafter import SpliceDrafter
 from localspec.errors import InvalidOptionError
 from localspec.llama.context import common_prefix
-from localspec.llama.grammar import Grammar
 from localspec.sampling.constraint import Constraint
 from localspec.sampling.dry import Breakers, Dry, sequence_breakers
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.seeds import resolve_seed, sequential_uniforms
+from localspec.sampling.structured import Matcher
 from localspec.session.custom_drafters import CustomDrafter, CustomDrafters
 from localspec.session.options import Options
 from localspec.session.pair import Pair
@@ -139,13 +139,13 @@ class Planner:
         return replace(params, logit_bias={**params.logit_bias, **never})
 
     def _constraint(self, options: Options, notes: list[str]) -> Constraint | None:
-        wanted = options.wanted_grammar()
-        if wanted is None:
+        grammar = options.answer_grammar()
+        if grammar is None:
             return None
-        notes += wanted.notes
+        notes += grammar.notes
         vocabulary = self._pair.target.model.vocabulary
-        start = Grammar(vocabulary, wanted.checked).start
-        return Constraint(start, vocabulary.spell, vocabulary.piece)
+        matcher = Matcher(grammar, vocabulary.grammar_tokenizer)
+        return Constraint(matcher, vocabulary.spell, vocabulary.piece)
 
     def _breakers(self, params: SamplingParams) -> Breakers:
         """Of DRY, found in the vocabulary once."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import jsonschema
 import pytest
 
-from benchmarks.schema_check import errors_of
 from localspec.decoding.events import Round
 from localspec.session.session import Session
 
@@ -26,7 +26,7 @@ OBJECTS = {"type": "array", "items": NULLABLE, "minItems": 2, "maxItems": 4}
 
 
 def valid(text: str, schema: Any) -> bool:
-    return errors_of(json.loads(text), schema) == []
+    return bool(jsonschema.Draft202012Validator(schema).is_valid(json.loads(text)))
 
 
 def test_a_drafted_token_outside_the_grammar_does_not_break_the_parser(session: Session) -> None:

@@ -22,9 +22,7 @@ from localspec.decoding.events import Finished
 from localspec.drafting.draft_cache import DraftCache
 from localspec.drafting.model_drafter import ModelDrafter
 from localspec.drafting.splice_drafter import SpliceDrafter
-from localspec.grammar.gbnf import check_gbnf
 from localspec.llama.context import Context
-from localspec.llama.grammar import Grammar
 from localspec.sampling.chain import adjusted, distribution
 from localspec.sampling.constraint import Constraint
 from localspec.sampling.distribution import Distribution
@@ -32,6 +30,7 @@ from localspec.sampling.dry import Dry
 from localspec.sampling.mirostat import first_mu, mirostat_law, next_mu
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.seeds import sequential_uniforms
+from localspec.sampling.structured import Matcher, answer_grammar
 from tests.tiny.test_law_end_to_end import Z_ACCEPT, Z_REFUSE, Law, chi_square_z
 
 PROMPT = [5, 17, 9, 33, 12, 5, 17, 9]
@@ -63,37 +62,47 @@ def plain_law(target: Context, params: SamplingParams, grammar: str | None) -> L
     """Exact probability of every answer of LENGTH tokens, drawn one after another."""
     dry = Dry(params, {}) if params.has_dry else None
 
-    def extend(prefix: tuple[int, ...], p: float, mu: float, state: Any) -> Law:
+    constraint = constraint_of(target, grammar)
+
+    def extend(prefix: tuple[int, ...], p: float, mu: float) -> Law:
         if len(prefix) == LENGTH:
             return {prefix: p}
         ids = [*PROMPT, *prefix]
         target.keep_prefix(ids[:-1])
         row = target.decode(ids[len(target.ids) :], n_rows=1)[0].copy()
         found: Law = {}
-        for law, share in laws(row, ids, mu, state):
+        for law, share in laws(row, ids, mu, prefix):
             for token, chance in zip(law.ids.tolist(), law.probs.tolist(), strict=True):
                 if chance == 0.0:
                     continue
-                after = None if state is None else state.after(token)
                 longer = next_mu(mu, law, token, params)
-                for text, q in extend((*prefix, token), p * share * chance, longer, after).items():
+                for text, q in extend((*prefix, token), p * share * chance, longer).items():
                     found[text] = found.get(text, 0.0) + q
         return found
 
-    def laws(row: Any, ids: list[int], mu: float, state: Any) -> list[tuple[Distribution, float]]:
+    def laws(
+        row: Any, ids: list[int], mu: float, prefix: tuple[int, ...]
+    ) -> list[tuple[Distribution, float]]:
+        here = constraint.after(prefix) if constraint is not None else None
+        mask = None if here is None else here.allowed
         if params.mirostat:
-            return [(mirostat_law(adjusted(row, params, ()), params, mu, state), 1.0)]
+            return [(mirostat_law(adjusted(row, params, ()), params, mu, mask), 1.0)]
         x = params.xtc_probability
         return [
-            (distribution(row, params, ids, mask=state, dry=dry, coin=coin), share)
+            (distribution(row, params, ids, mask=mask, dry=dry, coin=coin), share)
             for coin, share in ((0.0, x), (1.0, 1.0 - x))
             if share > 0.0
         ]
 
-    start = None
-    if grammar is not None:
-        start = Grammar(target.model.vocabulary, check_gbnf(grammar)).start
-    return extend((), 1.0, first_mu(params), start)
+    return extend((), 1.0, first_mu(params))
+
+
+def constraint_of(target: Context, grammar: str | None) -> Constraint | None:
+    found = answer_grammar(grammar=grammar)
+    if found is None:
+        return None
+    vocabulary = target.model.vocabulary
+    return Constraint(Matcher(found, vocabulary.grammar_tokenizer), spell, vocabulary.piece)
 
 
 def answers(
@@ -105,12 +114,10 @@ def answers(
     n_draft: int = 2,
 ) -> Iterator[Finished]:
     target, draft = contexts
-    vocabulary = target.model.vocabulary
-    start = None if grammar is None else Grammar(vocabulary, check_gbnf(grammar)).start
     dry = Dry(params, {}) if params.has_dry else None
     for seed in seeds:
         rng = sequential_uniforms(seed)
-        constraint = None if start is None else Constraint(start, spell, vocabulary.piece)
+        constraint = constraint_of(target, grammar)
         model = ModelDrafter(
             DraftCache(draft, n_vocab_target=target.n_vocab),
             params,

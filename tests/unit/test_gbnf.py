@@ -1,28 +1,20 @@
-"""What the grammar checker takes, and what it says about the rest."""
+"""GBNF: what is read, what is said of the rest, and that the language stays the same in Lark."""
 
 from __future__ import annotations
+
+import functools
+import itertools
+import random
 
 import pytest
 
 from localspec.errors import InvalidOptionError
-from localspec.grammar.gbnf import check_gbnf, literal
-from localspec.grammar.wanted import wanted_grammar
-
-GOOD = [
-    'root ::= "yes" | "no"',
-    'root ::= item+\nitem ::= "- " [^\\r\\n]+ "\\n"',
-    'root ::= (a b)*  # comment\na ::= "x"\nb ::= [a-z0-9\\-_]{2,3}',
-    'root ::= a |\n  b\na ::= "x"\nb ::= .',
-    'root ::= ("a"?)* "b"',
-    'root ::= ""',
-    "root ::= [\\x00-\\x1F\\u00e9]".replace("\\x00", "\\x01"),
-    'root ::= a\na ::= "(" a ")" | ""',
-    "root ::= <[7]> !<[9]>* .",
-    'root ::= "a"{3} "b"{2,} "c"{0,5} "d"{0}',
-]
+from localspec.sampling.gbnf import Chars, Choice, Node, Repeat, Rule, Seq, read_gbnf
+from localspec.sampling.gbnf_to_lark import gbnf_to_lark
+from localspec.sampling.structured import answer_grammar
+from tests.byte_grammar import START, matcher, takes
 
 BAD = [
-    ("", "empty"),
     ("hello", "::="),
     ('start ::= "x"', "no rule named root"),
     ("root ::= item", "'item' is used but nowhere defined"),
@@ -30,97 +22,131 @@ BAD = [
     ("root ::= [a-z", "no closing ]"),
     ("root ::= []", "empty"),
     ("root ::= [z-a]", "backwards"),
+    ("root ::= [\\uD800-\\uDFFF]", "no character"),
+    ('root ::= "\\uD800"', "surrogate"),
     ('root ::= ("x"', "no closing )"),
     ('root ::= "\\q"', "unknown escape"),
     ('root ::= "\\x4"', "unknown escape"),
-    ('root ::= "\\x00"', "no character"),
+    ('root ::= "\\U00110000"', "no character"),
     ("root ::= *", "nothing stands before"),
     ('root ::= ""*', "nothing stands before"),
     ('root ::= "a"{5,2}', "ends before it begins"),
-    ('root ::= "a"{0,3000}', "2,000"),
-    ('root ::= ("a"{0,100}){100}', "multiply"),
     ('root ::= "a"{,3}', "is written"),
-    ('root ::= root "x" | "y"', "left-recursive"),
-    ('root ::= a "x"\na ::= b\nb ::= root | "y"', "left-recursive"),
-    ('root ::= b root "x" | "y"\nb ::= d\nd ::= ""', "left-recursive"),
-    ('root ::= (e)* root "x" | "y"\ne ::= "z"', "left-recursive"),
-    ("root ::= root", "left-recursive"),
     ('root ::= "a"\nroot ::= "b"', "defined twice"),
     ('root ::= "a" ; "b"', "unexpected ';'"),
     ('root ::= "a\0b"', "NUL"),
     ("root ::= <think", "token is written"),
     ("root ::= <[x]>", "token id"),
+    ("root ::= !<|start|>", "given by its id"),
     ("root ::= " + "(" * 200 + '"x"' + ")" * 200, "nested"),
-]
-
-
-@pytest.mark.parametrize("text", GOOD)
-def test_grammars_that_are_taken(text: str) -> None:
-    assert check_gbnf(text).text == text
+    ("root ::= root", "never ends"),
+    ('root ::= a "x"\na ::= "b" root', "never ends"),
+    ("\n".join(["root ::= a0", *(f'a{i} ::= "x"' for i in range(2000))]), "1,000 rules"),
+    ('root ::= a\n^', "line 2, column 1"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "said"), BAD, ids=range(len(BAD)))
 def test_grammars_that_are_refused_say_why(text: str, said: str) -> None:
     with pytest.raises(InvalidOptionError) as raised:
-        check_gbnf(text)
+        gbnf_to_lark(text)
     assert said in str(raised.value)
 
 
-def test_the_place_is_named() -> None:
-    with pytest.raises(InvalidOptionError, match="line 2, column 7"):
-        check_gbnf("root ::= a\na ::= ^")
+def sentence(rules: dict[str, Node], text: str) -> bool:
+    """By definition: the ends that a rule can reach from each place, grown until they settle."""
+    known: dict[tuple[str, int], frozenset[int]] = {}
+
+    def ends(node: Node, at: int) -> set[int]:
+        if isinstance(node, Chars):
+            fits = at < len(text) and any(a <= ord(text[at]) <= b for a, b in node.ranges)
+            return {at + 1} if fits else set()
+        if isinstance(node, Rule):
+            return set(known.setdefault((node.name, at), frozenset()))
+        if isinstance(node, Choice):
+            return set().union(*(ends(part, at) for part in node.parts))
+        if isinstance(node, Seq):
+            return functools.reduce(
+                lambda here, part: set().union(*(ends(part, i) for i in here)), node.parts, {at}
+            )
+        assert isinstance(node, Repeat)
+        here, found = {at}, {at} if node.low == 0 else set()
+        for n in range(1, len(text) + node.low + 2 if node.high is None else node.high + 1):
+            here = set().union(*(ends(node.part, i) for i in here))
+            found |= here if n >= node.low else set()
+        return found
+
+    while True:
+        before = dict(known)
+        found = ends(rules["root"], 0)
+        for name, at in list(known):
+            known[name, at] = frozenset(ends(rules[name], at))
+        if known == before:
+            return len(text) in found
 
 
-def test_what_the_masks_must_know_is_found() -> None:
-    assert check_gbnf("root ::= <[3]>").has_tokens
-    assert check_gbnf("root ::= [^é]").excludes_beyond_ascii
-    plain = check_gbnf('root ::= [^"\\\\] "é" [é-ü]')
-    assert not plain.has_tokens
-    assert not plain.excludes_beyond_ascii
+SAME = [  # recursion or not, lexemes that could swallow what follows, left recursion, empty parts
+    'root ::= [a-c]* "c"',
+    'root ::= "a" root "b" | [bc]*',
+    'root ::= "(" ([a-c]* "b" | root)* ")"',
+    'root ::= list "c"?\nlist ::= list "," item | item\nitem ::= [ab]+ | "(" list ")"',
+    'root ::= x "b" | "(" root ")"\nx ::= "a"? y{1,2}\ny ::= "a" | "ab" | ""',
+    'root ::= ("ab" | "a"){2,3} (root | "c"{0,2}) "b"?',
+    'root ::= word ("," root)? | "(" root ")"\nword ::= "a" [abc]* # a comment\n',
+    'root ::= root root | "a" | "(" "b"* ")"',
+    "root ::= [^a(]+ [ab] | . root .",
+    'root ::= ("a" |\n "b")+ ","? \n\n',
+]
 
 
-def test_a_literal_spells_anything() -> None:
-    spelled = "root ::= " + literal('a"b\\c\nd\te\x7f é 🎈')
-    assert check_gbnf(spelled)
-    assert "\n" not in spelled
+@pytest.mark.parametrize("text", SAME)
+def test_the_language_stays_the_same(text: str) -> None:
+    """Every text of up to three characters, and many of six, against the definition."""
+    rules, grammar = read_gbnf(text), answer_grammar(grammar=text)
+    n_sentences = 0
+    for n in range(4):
+        for chars in itertools.product("abc,()", repeat=n):
+            wanted = sentence(rules, "".join(chars))
+            assert takes(grammar, "".join(chars)) == wanted, chars
+            n_sentences += wanted
+    rng = random.Random(1)
+    for _ in range(300):
+        chars = rng.choices("aabbc,()", k=6)
+        wanted = sentence(rules, "".join(chars))
+        assert takes(grammar, "".join(chars)) == wanted, chars
+        n_sentences += wanted
+    assert n_sentences > 1
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"choices": []}, "not empty"),
-        ({"choices": "yes"}, "list of texts"),
-        ({"choices": ["a", ""]}, "holds ''"),
-        ({"choices": ["a", 3]}, "holds 3"),
-        ({"choices": ["\ud800"]}, "no token can spell"),
-        ({"grammar": 'root ::= "x"', "json_schema": {}}, "exclude each other"),
-        ({"grammar": 7}, "GBNF as text"),
-        ({"json_schema": "{"}, "no JSON"),
-        ({"json_schema": 7}, "takes a mapping"),
-    ],
-)
-def test_wrong_wishes_are_refused(given: dict[str, object], said: str) -> None:
-    with pytest.raises(InvalidOptionError, match=said):
-        wanted_grammar(**given)
+def test_characters_beyond_ascii_and_escapes() -> None:
+    grammar = answer_grammar(grammar='root ::= [é-ü\\u4E00-\\u9FFF]{2} "\\n\\x41\\"" [^è\\t\\]]')
+    assert takes(grammar, 'éê\nA"x')
+    assert takes(grammar, '漢ü\nA"ê')
+    for text in ('éê\nA"è', 'éè\nA"x', 'éê\nA"\t', 'éê\nA"]', 'é\nA"x'):
+        assert not takes(grammar, text)
 
 
-def test_nothing_wanted_is_no_grammar() -> None:
-    assert wanted_grammar() is None
+def test_recursion_beside_tokens() -> None:
+    grammar = answer_grammar(grammar='root ::= <|start|> "a" (root | !<[97]>)')
+    for more in ([ord("b")], [START, ord("a"), ord("b")]):
+        here = matcher(grammar)
+        assert here.consume([START, ord("a"), *more]) == 2 + len(more)
+        assert here.may_end
+    assert matcher(grammar).consume([START, ord("a"), ord("a")]) == 2
 
 
-def test_a_model_class_gives_its_schema() -> None:
-    class Point:
-        @staticmethod
-        def model_json_schema() -> dict[str, object]:
-            return {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
-
-    made = wanted_grammar(Point)
-    assert made is not None
-    assert '\\"x\\": ' in made.checked.text
-
-
-def test_too_many_alternatives_are_refused() -> None:
-    many = " | ".join(f'"w{i}"' for i in range(4_001))
-    with pytest.raises(InvalidOptionError, match="more than 4,000 alternatives"):
-        check_gbnf(f"root ::= {many}")
-    check_gbnf(f"root ::= {many.rpartition(' | ')[0]}")
+def test_a_grammar_of_long_lexemes_has_few() -> None:
+    """JSON is read by strings and numbers, not by characters, and in microseconds then."""
+    text = r"""
+root   ::= object
+value  ::= object | array | string | number | ("true" | "false" | "null") ws
+object ::= "{" ws ( string ":" ws value ("," ws string ":" ws value)* )? "}" ws
+array  ::= "[" ws ( value ("," ws value)* )? "]" ws
+string ::= "\"" ( [^"\\\x7F\x00-\x1F] | "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4}) )* "\"" ws
+number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws
+ws     ::= | " " | "\n" [ \t]{0,20}
+"""
+    assert gbnf_to_lark(text).count("\nT") < 12
+    grammar = answer_grammar(grammar=text)
+    assert takes(grammar, '{"a": [1, -2.5e3, "x\\u00e9"],\n\t"b": {}}')
+    assert not takes(grammar, '{"a": 01}')

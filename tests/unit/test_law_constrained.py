@@ -1,8 +1,8 @@
-"""The law under a grammar, by enumeration: p masked by the state behind the drafts before it.
+"""The law under a grammar, by enumeration: p masked by what is allowed behind the drafts before it.
 
-A toy grammar over three tokens, TargetLaw and Constraint as the engine uses them, and each
+A toy matcher over three tokens, TargetLaw and Constraint as the engine uses them, and each
 verifier. The output of one round, gone on with plainly, must follow plain constrained decoding.
-Masks by another row's state, and states that rejected tokens moved on, must be found out.
+Masks by another row's position, and rejected tokens that moved the answer on, must be found out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from localspec.decoding.target_law import TargetLaw
 from localspec.decoding.verify import block, match, rejection
 from localspec.errors import EngineError, NoTokenError
-from localspec.sampling.constraint import Constraint
+from localspec.sampling.constraint import Constraint, Position
 from localspec.sampling.distribution import Distribution
 from localspec.sampling.params import SamplingParams
 from tests.unit.test_law import (
@@ -43,30 +43,39 @@ JUDGES: dict[str, DraftLaw] = {
 class Toy:
     """No token twice in a row; token 2 only after token 0."""
 
-    def __init__(self, last: int | None = None) -> None:
-        self.last = last
+    end_ids: frozenset[int] = frozenset()
+    may_end = False
 
-    def allows(self, ids: np.ndarray) -> np.ndarray:
-        return np.array([self._allows(int(token)) for token in ids])
+    def __init__(self) -> None:
+        self.consumed: list[int] = []
+
+    def consume(self, tokens: Sequence[int]) -> int:
+        n = self.n_valid(tokens)
+        self.consumed += tokens[:n]
+        return n
+
+    def n_valid(self, tokens: Sequence[int]) -> int:
+        last = [*self.consumed[-1:], *tokens]
+        before = [None, *last] if not self.consumed else last
+        pairs = zip(before, tokens, strict=False)
+        return next((i for i, (a, b) in enumerate(pairs) if not self._allows(a, b)), len(tokens))
+
+    def rollback(self, n: int) -> None:
+        del self.consumed[len(self.consumed) - n :]
 
     def allowed(self) -> np.ndarray:
-        ids = np.arange(N_VOCAB, dtype=np.int32)
-        return ids[self.allows(ids)]
+        last = self.consumed[-1] if self.consumed else None
+        return np.array([self._allows(last, token) for token in range(N_VOCAB)])
 
-    may_end = must_end = False
-
-    def after(self, token: int) -> Toy | None:
-        return Toy(token) if self._allows(token) else None
-
-    def forced_bytes(self, most: int) -> bytes:
+    def forced_bytes(self) -> bytes:
         return b""
 
-    def _allows(self, token: int) -> bool:
-        return token != self.last and (token != 2 or self.last == 0)
+    def _allows(self, last: int | None, token: int) -> bool:
+        return token != last and (token != 2 or last == 0)
 
 
-def constraint(kind: type[Constraint] = Constraint) -> Constraint:
-    return kind(Toy(), lambda text: (), lambda token: b"x")
+def constraint(kind: type[Constraint] = Constraint, toy: type[Toy] = Toy) -> Constraint:
+    return kind(toy(), lambda text: (), lambda token: b"x")
 
 
 def logits_table(seed: int) -> Mapping[Prefix, np.ndarray]:
@@ -153,14 +162,14 @@ class Unmasked(Constraint):
 
 
 class Remembers(Constraint):
-    """Planted: drafted tokens move the committed state on."""
+    """Planted: drafted tokens move the answer on."""
 
     def after(self, draft_ids: Sequence[int]):  # type: ignore[no-untyped-def]
         found = super().after(draft_ids)
         if found is not None and draft_ids:
-            self._states = [found]
-            self._drafted = []
-        return self._states[-1]
+            self._path = []
+            self._known = [found]
+        return self._known[-1]
 
 
 @pytest.mark.parametrize("wrong", [RowBefore, Unmasked, Remembers])
@@ -172,23 +181,43 @@ def test_a_wrong_mask_is_found_out(judge: str, wrong: type[Constraint]) -> None:
         assert_lossless(law_of(Engine(rows, wrong), q, JUDGES[judge]), plain(rows), N_VOCAB, K)
 
 
+def ids_at(position: Position | None) -> list[int]:
+    assert position is not None
+    return np.flatnonzero(position.allowed).tolist()
+
+
 def test_rejected_tokens_leave_no_trace() -> None:
     states = constraint()
-    assert states.after([0, 2]) is not None
+    assert ids_at(states.after([0, 2])) == [0, 1]
     states.commit(1)  # the draft's first token was refused
-    assert states.committed.last == 1  # type: ignore[attr-defined]
-    after = states.after([0])
-    assert after is not None
-    assert after.last == 0  # type: ignore[attr-defined]
-    assert states.committed.last == 1  # type: ignore[attr-defined]
+    assert ids_at(states.committed) == [0]
+    assert ids_at(states.after([0])) == [1, 2]
+    assert ids_at(states.committed) == [0]
 
 
-def test_accepted_tokens_use_the_states_that_judged_them() -> None:
+def test_accepted_tokens_keep_what_was_found_when_they_were_judged() -> None:
     states = constraint()
     judged = states.after([0])
     states.after([0, 2])
     states.commit(0)
     assert states.committed is judged
+
+
+def test_positions_are_those_of_a_new_matcher_whatever_was_asked_before() -> None:
+    rng = np.random.default_rng(5)
+    states, committed = constraint(), []
+    for _ in range(300):
+        draft = rng.integers(0, N_VOCAB, rng.integers(0, 5)).tolist()
+        fresh = Toy()
+        n = fresh.consume([*committed, *draft]) - len(committed)
+        assert states.n_valid(draft) == n
+        found = states.after(draft)
+        assert (found is None) == (n < len(draft))
+        if found is not None:
+            assert ids_at(found) == np.flatnonzero(fresh.allowed()).tolist()
+        if rng.random() < 0.3:
+            committed.append(int(rng.choice(ids_at(states.committed))))
+            states.commit(committed[-1])
 
 
 def test_a_span_is_valid_as_far_as_the_grammar_goes() -> None:
@@ -244,16 +273,13 @@ def test_the_coin_of_xtc_belongs_to_the_position() -> None:
 class DeadEnd(Toy):
     """Nothing may come behind token 1."""
 
-    def after(self, token: int) -> DeadEnd | None:
-        return DeadEnd(token) if self._allows(token) else None
-
-    def _allows(self, token: int) -> bool:
-        return self.last != 1
+    def _allows(self, last: int | None, token: int) -> bool:
+        return last != 1
 
 
 def test_a_row_without_a_law_raises_when_it_is_reached() -> None:
     fine = np.zeros(N_VOCAB, np.float32)
-    states = Constraint(DeadEnd(), lambda text: (), lambda token: b"x")
+    states = constraint(toy=DeadEnd)
     law = TargetLaw(PARAMS, 0, constraint=states)
     laws = law.rows([fine, fine], [9], 1, [1])
     law.advance(laws, [0])  # the draft was refused before it

@@ -26,7 +26,6 @@ FLOORS = (
     ("llama",),
     ("models",),
     ("gguf",),
-    ("grammar",),
 )
 FLOOR = {room: len(FLOORS) - i for i, rooms in enumerate(FLOORS) for room in rooms}
 SHARED = {"errors", "jsonl_file", "processes", "visible"}  # for every room; they import none
