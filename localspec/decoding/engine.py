@@ -46,7 +46,7 @@ class Engine:
     any other by *match*. rng: sequential uniforms for rejection and block, the same generator
     that the drafter draws from. drafter None is plain decoding; drafter_name is for the stats.
     n_alternatives: most probable tokens that each RoundToken carries for display.
-    constraint: a grammar's states, shared with the drafter. dry: the DRY penalty, where params
+    constraint: the answer's grammar, shared with the drafter. dry: the DRY penalty, where params
     ask for it. logprobs, prompt_logprobs: read the rows for each token that is committed, and
     for each of the prompt, which is then evaluated from its beginning. plain_seconds: what one
     plain step takes at a depth, by measured costs; None where they are not known.

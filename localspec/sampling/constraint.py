@@ -106,8 +106,8 @@ class Constraint:
     def forced(self, draft_ids: Sequence[int]) -> Sequence[int]:
         """Tokens that spell the text which must follow the drafted ones; often none.
 
-        The text is certain, its division into tokens a guess: the target judges them like any
-        other draft.
+        The text is certain, its division into tokens a guess: the target verifies them like
+        any other draft.
         """
         if not draft_ids and self._ahead is not None:
             text = self._ahead
