@@ -163,7 +163,9 @@ def _of_keyword(keyword: str, value: Any, where: str, notes: set[str]) -> Any:
 
 def _require_spelling(value: Any, where: str) -> None:
     """No control character that JSON spells with \\u alone, an escape that answers do not have."""
-    if isinstance(value, str) and any(c < " " and c not in "\b\f\n\r\t" for c in value):
+    if isinstance(value, str) and any(
+        (c < " " or c == "\x7f") and c not in "\b\f\n\r\t" for c in value
+    ):
         raise _refusal(where, f"{value!r} holds a control character, which no answer can spell")
     if isinstance(value, Mapping):
         value = [*value, *value.values()]

@@ -169,18 +169,22 @@ def _in_deep_thread(work: Callable[[], T]) -> T:
         except BaseException as error:  # a panic in Rust is no Exception
             failed.append(error)
 
-    with _STACK_LOCK:
-        before = threading.stack_size(_STACK_BYTES)
-        try:
-            thread = threading.Thread(target=run, name="grammar", daemon=True)
-            thread.start()
-        finally:
-            threading.stack_size(before)
-    thread.join(_MOST_SECONDS)
-    if thread.is_alive():
-        raise InvalidOptionError(
-            f"the grammar is too complex: it did not compile in {_MOST_SECONDS} seconds"
-        )
+    thread = threading.Thread(target=run, name="grammar", daemon=True)
+    try:
+        with _STACK_LOCK:
+            before = threading.stack_size(_STACK_BYTES)
+            try:
+                thread.start()
+            finally:
+                threading.stack_size(before)
+    except RuntimeError:  # too little memory for such a stack
+        run()
+    else:
+        thread.join(_MOST_SECONDS)
+        if thread.is_alive():
+            raise InvalidOptionError(
+                f"the grammar is too complex: it did not compile in {_MOST_SECONDS} seconds"
+            )
     if failed:
         raise InvalidOptionError(f"llguidance refuses the grammar: {_reason(failed[0])}")
     return found[0]
