@@ -2,7 +2,7 @@
 
 Batches of other shapes sum in another order, so that logits differ in their last bits; where two
 tokens are that close, either is right, and what follows is another text. Such a place is told from
-a fault by the target's own single-token row there.
+a fault by the target's own single-token row there, and by how far such rows move on this machine.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from localspec.sampling.seeds import position_uniform
 from localspec.session.options import Options, parse
 from localspec.session.session import Session
 from tests import tiny_models
+from tests.batch_noise import BatchNoise, batch_noise
 
 __all__ = ["KINDS", "RECURRENT", "Truth", "write"]
 
@@ -30,9 +32,6 @@ KINDS: dict[str, Callable[..., Path]] = {
     "lfm2": tiny_models.write_lfm2,
 }
 RECURRENT = ("mamba", "jamba", "lfm2")
-
-_LOGIT_TOLERANCE = 5e-3  # F16 keys and values
-_CHANCE_TOLERANCE = 2e-3
 
 
 def write(folder: Path, kind: str, **how: Any) -> Path:
@@ -49,6 +48,11 @@ class Truth:
         self.session = Session(target)
         self.n_near_ties = 0
         self._known: dict[tuple[Any, ...], tuple[int, ...]] = {}
+
+    @cached_property
+    def noise(self) -> BatchNoise:
+        """How near a near tie is; empties the cache when it is first asked for."""
+        return batch_noise(self.session)
 
     def answer(self, ids: Sequence[int], **options: Any) -> tuple[int, ...]:
         """The ids that plain decoding gives; options as for Session.stream, seed included."""
@@ -77,6 +81,7 @@ class Truth:
     def _is_near_tie(
         self, before: list[int], got: int, true: int, at: int, options: dict[str, Any]
     ) -> str | None:
+        noise = self.noise
         row = self.session.target_rows(before[:-1], before[-1:])[0]
         params = parse(
             Options, {key: value for key, value in options.items() if key not in _FREE}
@@ -85,12 +90,12 @@ class Truth:
             open_ = replace(params, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
             p = distribution(row, open_, before)
             gap = math.log(p.prob(true) / p.prob(got))
-            return None if abs(gap) <= _LOGIT_TOLERANCE else f"its logit is {gap:.3g} lower"
+            return None if abs(gap) <= noise.logprob else f"its logit is {gap:.3g} lower"
         p = distribution(row, params, before)
         u = position_uniform(options["seed"], at)
         near = {
             p.sample(min(max(0.0, u + shift), 1.0 - 1e-12))
-            for shift in (-_CHANCE_TOLERANCE, _CHANCE_TOLERANCE)
+            for shift in (-noise.chance, noise.chance)
         }
         return None if got in near else f"u = {u:.6f} is no boundary between the two"
 
