@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from localspec.session.session import Session
-from tests.cases.proof import shown_by
 from tests.batch_noise import batch_noise, log_softmax
+from tests.cases.proof import shown_by
 from tests.tiny.truth import write
 
 IDS = [1, *(265 + 7 * i % 40 for i in range(31))]
