@@ -17,7 +17,7 @@ pytestmark = pytest.mark.real
 CODE = [{"role": "user", "content": "Write a Python function that merges two sorted lists."}]
 PROSE = [{"role": "user", "content": "Tell a short story about a lighthouse keeper."}]
 MESSAGES = {"code": CODE, "prose": PROSE}
-GREEDY = {"temperature": 0.0, "max_tokens": 64}
+GREEDY = {"temperature": 0.0, "max_tokens": 48}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,6 @@ def plain_answers(session: Session) -> dict[str, Completion]:
         *((name, {"drafter": "model", "n_draft": 2}) for name in MESSAGES),
         *((name, {}) for name in MESSAGES),
         ("code", {"drafter": "ngram", "n_draft": 2}),
-        ("prose", {"n_draft": 6}),
     ],
 )
 def test_greedy_text_is_plain_but_for_near_ties(
@@ -45,6 +44,10 @@ def test_greedy_text_is_plain_but_for_near_ties(
         assert ours.text == plain.text
     else:
         assert audit(session, MESSAGES[name], **GREEDY, **options).verdict != "bug"
+
+
+def test_longer_drafts_differ_at_near_ties_only(session: Session) -> None:
+    assert audit(session, PROSE, **GREEDY, n_draft=6).verdict != "bug"
 
 
 def test_speculation_pays_in_target_passes(session: Session) -> None:

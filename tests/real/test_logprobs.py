@@ -18,7 +18,7 @@ from tests.tiny.test_logprobs import alike_rows
 
 pytestmark = pytest.mark.real
 
-N_PROMPTS = int(os.environ.get("LOCALSPEC_PROMPTS", "4"))
+N_PROMPTS = int(os.environ.get("LOCALSPEC_PROMPTS", "3"))
 SUITE = Path(__file__).parents[2] / "localspec" / "bench" / "prompts.jsonl"
 
 
