@@ -8,6 +8,7 @@ PYTHON ?= python3
 PROMPT ?= Write a Python function that merges two sorted lists, with a short docstring.
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
 # Through the environment, so that quotes, $ and ` in a prompt stay what they are.
 export PROMPT PYTHON
@@ -24,10 +25,10 @@ test: setup-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-unit: setup-dev
-	$(BIN)/python -m pytest -m "not real" tests/unit
+	$(PYTEST) -m "not real" tests/unit
 
 setup:
 	@sh .ci/setup run

@@ -9,7 +9,20 @@ from pathlib import Path
 import pytest
 
 from localspec.session.session import Session
-from tests import tiny_models
+from tests import tiny_models, workers
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """How many `-n auto` starts."""
+    return workers.count()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A worker of pytest-xdist takes its core before anything counts cores."""
+    given = getattr(config, "workerinput", None)
+    if given is not None:
+        workers.pin(int(given["workerid"].removeprefix("gw")))
 
 
 @pytest.fixture(scope="session", autouse=True)

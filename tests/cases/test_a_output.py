@@ -34,7 +34,7 @@ def test_greedy_text_parts_from_plain_text_at_near_ties_only(tiny_dir: Path) -> 
     truth.session.close()
     shown_by(
         "real.test_default_pair.test_longer_drafts_differ_at_near_ties_only",
-        "real.test_default_pair.test_greedy_text_at_two_drafts_is_byte_for_byte_plain",
+        "real.test_default_pair.test_greedy_text_is_plain_but_for_near_ties",
         "tiny.test_exact_and_audit.test_an_audit_explains_a_near_tie",
     )
 

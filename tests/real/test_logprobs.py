@@ -7,26 +7,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from localspec.decoding.events import Finished, Round
-from localspec.session.options import LoadOptions
 from localspec.session.session import Session
-from tests.tiny.test_logprobs import alike_logprobs
+from tests.batch_noise import log_softmax
+from tests.tiny.test_logprobs import alike_rows
 
 pytestmark = pytest.mark.real
 
-N_PROMPTS = int(os.environ.get("LOCALSPEC_PROMPTS", "4"))
+N_PROMPTS = int(os.environ.get("LOCALSPEC_PROMPTS", "3"))
 SUITE = Path(__file__).parents[2] / "localspec" / "bench" / "prompts.jsonl"
-
-
-@pytest.fixture(scope="module")
-def session(real_pair: tuple[Path, Path]) -> Iterator[Session]:
-    with Session(*real_pair, LoadOptions(n_ctx=2048)) as loaded:
-        yield loaded
 
 
 def prompts() -> list[str]:
@@ -44,7 +37,7 @@ def test_every_logprob_is_plain_decodings_at_equal_batch_shape(session: Session)
         assert isinstance(got, Finished)
         assert got.logprobs is not None
         rounds = [event for event in events if isinstance(event, Round)]
-        alike = alike_logprobs(session, [*ids, *got.token_ids], rounds)
+        alike = [log_softmax(row) for row in alike_rows(session, [*ids, *got.token_ids], rounds)]
         assert len(alike) >= len(got.logprobs) == len(got.token_ids)
         for entry, row in zip(got.logprobs, alike, strict=False):
             assert entry.logprob is not None

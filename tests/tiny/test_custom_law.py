@@ -87,8 +87,8 @@ def sample(
     counts: Counter[tuple[int, ...]] = Counter()
     drafter = kind(law)
     n_accepted = 0
+    rng = sequential_uniforms(0)
     for seed in range(N_SAMPLES):
-        rng = sequential_uniforms(seed)
         own = GuardedDrafter(
             drafter,
             "mine",

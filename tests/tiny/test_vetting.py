@@ -13,8 +13,8 @@ import pytest
 from localspec.errors import ModelFileError
 from localspec.gguf.header import read_header
 from localspec.llama import probe
-from localspec.llama import probe as vetting
 from localspec.llama.architectures import knows_architecture
+from localspec.llama.probe import probe as real_probe  # before the fixtures replace it
 from localspec.session.session import Session
 from tests import tiny_models
 from tests.gguf_edit import edit
@@ -24,7 +24,7 @@ HEAD = "import json, os, sys\n"
 
 @pytest.fixture(autouse=True)
 def real_trials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(vetting, "probe", probe.probe)
+    monkeypatch.setattr(probe, "probe", real_probe)
     return
 
 
@@ -47,9 +47,9 @@ def test_a_sound_model_is_tried_once(
 
     def counted(path: Path, size_bytes: int) -> str | None:
         tried.append(path)
-        return probe.probe(path, size_bytes)
+        return real_probe(path, size_bytes)
 
-    monkeypatch.setattr(vetting, "probe", counted)
+    monkeypatch.setattr(probe, "probe", counted)
     for _ in range(2):
         with Session(path) as session:
             assert session.notes == []
@@ -64,7 +64,7 @@ def test_a_native_abort_becomes_an_error(tmp_path: Path) -> None:
     path = tiny_models.write_gemma_swa(tmp_path / "m.gguf")
     edit(path, "gemma3.attention.sliding_window_pattern", 1)
     with pytest.raises(ModelFileError, match=r"llama.cpp dies of it .*GGML_ASSERT"):
-        vetting.vetted_header(path, "target", [])
+        probe.vetted_header(path, "target", [])
 
 
 def test_an_unknown_architecture_is_named(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_an_unknown_architecture_is_named(tmp_path: Path) -> None:
         header = path.read_bytes()
         path.write_bytes(header.replace(b"llama." + key.encode(), b"lLama." + key.encode()))
     with pytest.raises(ModelFileError, match="the architecture 'lLama', which this build"):
-        vetting.vetted_header(path, "target", [])
+        probe.vetted_header(path, "target", [])
 
 
 def test_known_architectures() -> None:

@@ -11,12 +11,11 @@ import llama_cpp
 import numpy as np
 import pytest
 
+from localspec.llama.native import init_backend
 from tests import tiny_models as tiny
 
 N_CTX = 256
 PROMPT = [tiny.BOS, 5, 9, 23, 40, 11]
-
-_quiet = llama_cpp.llama_log_callback(lambda level, text, user_data: None)
 
 
 class Runner:
@@ -88,7 +87,7 @@ class Runner:
 
 
 def load(path):
-    llama_cpp.llama_log_set(_quiet, ctypes.c_void_p(0))
+    init_backend()
     params = llama_cpp.llama_model_default_params()
     params.n_gpu_layers = 0
     return llama_cpp.llama_model_load_from_file(str(path).encode(), params)
