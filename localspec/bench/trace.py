@@ -98,7 +98,7 @@ def record(
         "draft": session.draft_path.name if session.draft_path else None,
         "device": session.device,
         "n_threads": session.n_threads,
-        "greedy": parsed.sampling().greedy,
+        "greedy": parsed.greedy,
         "options": {name: options[name] for name in sorted(options) if name != "logit_bias"},
         "prompt_ids": session.encode(prompt),
         "costs": session.costs.to_json(),

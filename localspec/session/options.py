@@ -9,7 +9,7 @@ import dataclasses
 import difflib
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from localspec.drafting.custom_drafter import shape_of
@@ -86,8 +86,8 @@ class LoadOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How one answer is made; sampling defaults are llama.cpp's, penalties off.
+class Options(SamplingParams):
+    """How one answer is made: the fields of SamplingParams, with llama.cpp's defaults, and these.
 
     max_tokens: None goes on until the model ends or the context is full.
     seed: None or -1 draws a fresh one, which the stats report.
@@ -121,29 +121,6 @@ class Options:
     max_tokens: int | None = None
     min_tokens: int = 0
     ignore_eos: bool = False
-    temperature: float = 0.8
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.05
-    typical_p: float = 1.0
-    top_n_sigma: float = -1.0
-    dynatemp_range: float = 0.0
-    dynatemp_exponent: float = 1.0
-    xtc_probability: float = 0.0
-    xtc_threshold: float = 0.1
-    repeat_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    penalty_last_n: int = 64
-    dry_multiplier: float = 0.0
-    dry_base: float = 1.75
-    dry_allowed_length: int = 2
-    dry_penalty_last_n: int = -1
-    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
-    mirostat: int = 0
-    mirostat_tau: float = 5.0
-    mirostat_eta: float = 0.1
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
     seed: int | None = None
     stop: tuple[str, ...] = ()
     stop_ids: tuple[int, ...] = ()
@@ -162,6 +139,7 @@ class Options:
     n_alternatives: int = 0
 
     def __post_init__(self) -> None:
+        SamplingParams.__post_init__(self)  # super() does not know a class with slots
         if self.max_tokens is not None:
             _whole("max_tokens", self.max_tokens, 0)
         for name in ("n_draft", "n_draft_max"):
@@ -197,17 +175,14 @@ class Options:
         for token in ids:
             _whole("stop_ids", token, 0)
         object.__setattr__(self, "stop_ids", tuple(ids))
-        self._check_verifier(self.sampling())  # sampling() validates the rest
+        if self.needs_match and self.verifier in ("rejection", "block"):
+            raise InvalidOptionError(
+                f"{self.needs_match} has no closed distribution, so that {self.verifier} cannot "
+                "verify by it: choose verifier match or auto"
+            )
         if self.json_schema is not None:  # a class or a text has no place in a recipe
             object.__setattr__(self, "json_schema", read_schema(self.json_schema))
         self.answer_grammar()
-
-    def _check_verifier(self, params: SamplingParams) -> None:
-        if params.needs_match and self.verifier in ("rejection", "block"):
-            raise InvalidOptionError(
-                f"{params.needs_match} has no closed distribution, so that {self.verifier} cannot "
-                "verify by it: choose verifier match or auto"
-            )
 
     def answer_grammar(self) -> AnswerGrammar | None:
         """The grammar that the answer follows; None without one."""

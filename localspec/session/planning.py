@@ -173,7 +173,7 @@ class Planner:
             experiences = custom.experiences if custom else self.experiences
             return ExpectedValueController(
                 custom.costs(costs) if custom else costs,
-                experiences[options.sampling().greedy],
+                experiences[options.greedy],
                 n_draft_max=options.n_draft_max,
             )
         n_draft = options.n_draft or 0
@@ -240,7 +240,7 @@ def _verifier(options: Options, *, greedy: bool, exact: bool, draws: bool) -> st
 
     draws: the drafter can draw its tokens at random.
     """
-    if options.sampling().needs_match:
+    if options.needs_match:
         return "match"
     if exact:
         if options.verifier not in ("auto", "match"):

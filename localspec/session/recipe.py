@@ -173,7 +173,7 @@ def recipe_of(
     is_built_in = drafter in DRAFTERS
     promise = promise_of(
         verifier=verifier,
-        greedy=options.sampling().greedy,
+        greedy=options.greedy,
         seeded=options.seed not in (None, -1),
         fixed_lengths=drafter == "none" or (is_built_in and options.n_draft is not None),
         exact=exact,
