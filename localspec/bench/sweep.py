@@ -86,12 +86,12 @@ class Sweep:
         files = self._file_rows()
         _require_same_files(results, files)
         whole = self._whole_blocks()
-        measured = {_key(row) for row in results.of_type("pair")}
+        whole_pairs = self._whole_pairs()
         results.drop(
             lambda row: (
                 (row["type"] == "run" and _block(row) not in whole)
-                # of a pair that failed: it is tried again
-                or (row["type"] == "configuration" and _key(row) not in measured)
+                # of a pair that failed, or of which a kill left a part: made again
+                or (row["type"] == "configuration" and _key(row) not in whole_pairs)
                 or (row["type"] == "file" and is_replaced(row, files))
             )
         )
@@ -112,6 +112,13 @@ class Sweep:
         n_settings = {pair.key: len(pair.settings) for pair in self._pairs}
         counts = Counter(_block(run) for run in self._results.of_type("run"))
         return {block for block, n in counts.items() if n == n_settings.get(block[:2], n)}
+
+    def _whole_pairs(self) -> set[tuple[Any, Any]]:
+        """Pairs that were measured to their end and have all their configurations."""
+        n_settings = {pair.key: len(pair.settings) for pair in self._pairs}
+        counts = Counter(_key(row) for row in self._results.of_type("configuration"))
+        measured = {_key(row) for row in self._results.of_type("pair")}
+        return {key for key in measured if counts[key] == n_settings.get(key, counts[key])}
 
     def _measure(self, number: int, pair: PairPlan) -> None:
         rows = self._rows_of(pair)

@@ -157,6 +157,23 @@ def test_a_finished_sweep_runs_nothing_again_and_deletes_what_a_killed_one_left(
     assert not list(folder.glob(".reading*"))
 
 
+def test_configurations_of_which_a_kill_left_a_part_are_made_again(
+    words: list[str],
+    call: Called,
+    tmp_path: Path,
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    """All answers are there, and not all rows of one pair that sum them up."""
+    rows = read_rows(finished[0])
+    pair = {"type": "configuration", "target": "target", "draft": "draft"}
+    last = max(i for i, row in enumerate(rows) if pair.items() <= row.items())
+    kept = [row for i, row in enumerate(rows) if i != last]
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept))
+    code, _, stderr = call(*words, "--out", tmp_path)
+    assert code == 0, stderr
+    assert row_set(tmp_path) == row_set(finished[0])
+
+
 def test_another_plan_or_text_does_not_mix_with_it(
     finished: tuple[Path, subprocess.CompletedProcess[str]], words: list[str], call: Called
 ) -> None:

@@ -55,6 +55,14 @@ def allowed_at(position: Position) -> list[int]:
     return np.flatnonzero(position.allowed).tolist()
 
 
+def test_nothing_but_ends_is_valid_behind_an_end(vocabulary: Vocabulary) -> None:
+    states = start(vocabulary, choices=["a", "ab"])
+    a, b = ids_of("ab")
+    assert states.n_valid([a, EOS, IM_END]) == 3
+    assert states.n_valid([a, EOS, b]) == 2
+    assert states.n_valid([a, EOS, IM_END, b, EOS]) == 3
+
+
 def test_a_position_says_what_may_follow(vocabulary: Vocabulary) -> None:
     states = start(vocabulary, choices=["yes", "no", "nothing"])
     assert not states.committed.may_end
