@@ -249,6 +249,8 @@ def chosen_shape(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text_of(path: str, option: str) -> str:
+    if not path.strip():
+        raise InvalidOptionError(f"{option} is empty: name a file")
     try:
         return Path(path).expanduser().read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

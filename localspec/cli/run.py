@@ -95,7 +95,7 @@ def gain_line(stats: Stats, reason: str) -> str:
     elif stats.drafter == "none":
         parts.append("plain decoding")
     elif n:
-        parts.append("no guess was worth its time")
+        parts.append("nothing drafted, as it would not have paid")
     return " · ".join(parts)
 
 

@@ -12,7 +12,7 @@ from localspec.control.costs import Costs, Undo
 
 __all__ = ["COPIES_ALONE", "Outlook", "best_speed_up", "expected_tokens", "look"]
 
-COPIES_ALONE = "the draft model rests and only copies of the text are drafted"  # begins a note
+COPIES_ALONE = "the draft model rests"  # begins a note, and copies of the text are drafted alone
 _WORTHWHILE = 1.05  # with every draft token accepted, which none reaches
 _USUAL_ALPHA = 0.8
 
@@ -65,8 +65,8 @@ def look(
         break_even = _root(lambda alpha: best(alpha)[0] - 1.0)
         words = f"the draft model pays from an acceptance rate of {break_even:.0%} on"
         details = (
-            f"{words}; at {_USUAL_ALPHA:.0%}, {usual_k} draft tokens a round run at {usual:.2f} "
-            f"times plain speed, and at {best_ratio:.2f} if all are accepted ({numbers})"
+            f"{words}; at {_USUAL_ALPHA:.0%} the best draft length is {usual_k} ({usual:.2f} times "
+            f"plain speed), with all accepted {best_k} ({best_ratio:.2f}; {numbers})"
         )
         return Outlook(True, best_ratio, best_k, break_even, words, details)
     needed = max(
@@ -83,7 +83,7 @@ def look(
     )
     remedy = "another quant of the target may verify cheaper"
     if needed > 0.0:
-        why += f", and drafting {usual_k} costs {draft[1] * usual_k / verify[1]:.1f} more"
+        why += f" and drafting {usual_k} costs {draft[1] * usual_k / verify[1]:.1f} more"
         remedy = "a smaller draft model or quant may pay"
     details = (
         f"a draft model {'cannot' if best_ratio <= 1.0 else 'can hardly'} pay here: even if every "

@@ -323,7 +323,7 @@ class Engine:
     def _finish(self, reason: Reason) -> Finished:
         complete = self._answer.is_complete()
         if complete is False:
-            note = "the answer was cut before it was complete by the grammar"
+            note = "the answer was cut before its text was complete under the grammar"
             self.stats = replace(self.stats, notes=(*self.stats.notes, note))
         return Finished(
             reason,

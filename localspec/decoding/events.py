@@ -179,10 +179,15 @@ class Stats:
 
     @property
     def speed_up(self) -> float | None:
-        """Speed over plain decoding, by measured costs; None where nothing was drafted, too."""
+        """Speed over plain decoding, by measured costs.
+
+        None where nothing was drafted, and where the costs cannot be right: no pass is faster than
+        a plain step, so that the ratio is at most the tokens of a pass (the end counted here).
+        """
         if self.plain_s is None or not self.predicted_s or self.acceptance_rate is None:
             return None
-        return self.plain_s / self.predicted_s
+        ratio = self.plain_s / self.predicted_s
+        return ratio if ratio <= (self.predicted_n + 1) / self.n_passes else None
 
     def timings(self) -> dict[str, float | int]:
         """The flat object of llama-server's API, times in milliseconds."""

@@ -133,7 +133,7 @@ class Constraint:
                 here = self._known[0]
                 is_allowed = here is not None and here.allowed[token]
                 assert is_allowed, f"token {token} was committed against the grammar"
-                raise EngineError("the grammar is too complex to follow from here on")
+                raise EngineError("the grammar is too complex")
         del self._path[0]
         del self._known[0]
         piece, ahead = self._piece(token), self._ahead

@@ -21,7 +21,7 @@ from localspec.errors import EngineError, InvalidOptionError
 from localspec.sampling.gbnf_to_lark import gbnf_to_lark
 from localspec.sampling.json_schema import checked, narrowed, read_schema
 
-__all__ = ["AnswerGrammar", "Matcher", "answer_grammar"]
+__all__ = ["AnswerGrammar", "Matcher", "answer_grammar", "named_tokens"]
 
 _STACK_BYTES = 256 << 20  # llguidance recurses, 16 KiB deep for each schema in a chain of $ref
 _MOST_SECONDS = 2
@@ -38,6 +38,8 @@ _JSON = {
 _IS_LARK = re.compile(r"^\s*(%llguidance\b|start\s*:(?!:))", re.MULTILINE)
 _LARK_RULE = re.compile(r"^\s*[?!]?[A-Za-z_]\w*[^\S\n]*(\[[^\]\n]*\])?[^\S\n]*:", re.MULTILINE)
 _DEAD_END = "NoExtension"  # how the error begins where no token can go on
+_LITERAL = re.compile(r'"(?:\\.|[^"\\\n])*"')
+_NAMED_TOKEN = re.compile(r"<\|[^<>|\s]+\|>|<\[[\d,\s-]+\]>")
 _STACK_LOCK = threading.Lock()
 
 T = TypeVar("T")
@@ -197,13 +199,18 @@ def _reason(message: object) -> str:
     return " ".join([lines[0], *more[:1]])[:400]
 
 
+def named_tokens(grammar: str) -> list[str]:
+    """Tokens that a grammar in GBNF or Lark names outside its literals: `<|name|>` and `<[42]>`."""
+    return _NAMED_TOKEN.findall(_LITERAL.sub('""', grammar))
+
+
 class Matcher:
     """Where an answer stands in its grammar: llguidance's matcher for one vocabulary.
 
     end_ids: the tokens that end an answer. tokenizer: Vocabulary.grammar_tokenizer. Raises
-    InvalidOptionError when the grammar names a token that is none, or no answer can follow it. A
-    grammar that is too complex to follow raises EngineError, here and in every method; the matcher
-    is of no use then.
+    InvalidOptionError when the grammar names a token that is none, or cannot be followed by any
+    answer or by draft tokens. A grammar that is too complex to follow raises EngineError, here and
+    in every method; the matcher is of no use then.
     """
 
     def __init__(self, grammar: AnswerGrammar, tokenizer: Any) -> None:
@@ -219,8 +226,20 @@ class Matcher:
             raise InvalidOptionError(
                 f"llguidance refuses the grammar: {_reason(self._matcher.get_error())}"
             )
-        if not self.may_end and not self.allowed().any():
+        first = np.flatnonzero(self.allowed())
+        if not self.may_end and not len(first):
             raise InvalidOptionError("no answer can follow the grammar: it allows no first token")
+        self._require_rollback([int(token) for token in first if token not in self.end_ids][:1])
+
+    def _require_rollback(self, tokens: list[int]) -> None:
+        """llguidance cannot take back what Lark's `stop=` and `max_tokens=` have counted."""
+        try:
+            self.rollback(self.consume(tokens))
+        except EngineError:
+            raise InvalidOptionError(
+                "the grammar uses stop= or max_tokens=, which cannot be taken back when draft "
+                "tokens are rejected: use the options stop and max_tokens, or bounds such as {1,80}"
+            ) from None
 
     def consume(self, tokens: Sequence[int]) -> int:
         """Go on with the tokens as far as they are allowed; how many those are."""
@@ -269,8 +288,5 @@ class Matcher:
 
     def _told(self, answer: T) -> T:
         if self._matcher.is_error():
-            raise EngineError(
-                "the grammar is too complex to follow from here on: "
-                f"{_reason(self._matcher.get_error())}"
-            )
+            raise EngineError(f"the grammar is too complex: {_reason(self._matcher.get_error())}")
         return answer

@@ -22,13 +22,13 @@ from localspec.drafting.draft_cache import DraftCache
 from localspec.drafting.draft_temperature import DraftTemperature
 from localspec.drafting.model_drafter import ModelDrafter
 from localspec.drafting.splice_drafter import SpliceDrafter
-from localspec.errors import InvalidOptionError
+from localspec.errors import EngineError, InvalidOptionError
 from localspec.llama.context import common_prefix
 from localspec.sampling.constraint import Constraint
 from localspec.sampling.dry import Breakers, Dry, sequence_breakers
 from localspec.sampling.params import SamplingParams
 from localspec.sampling.seeds import resolve_seed, sequential_uniforms
-from localspec.sampling.structured import Matcher
+from localspec.sampling.structured import Matcher, named_tokens
 from localspec.session.custom_drafters import CustomDrafter, CustomDrafters
 from localspec.session.options import Options
 from localspec.session.pair import Pair
@@ -144,8 +144,19 @@ class Planner:
             return None
         notes += grammar.notes
         vocabulary = self._pair.target.model.vocabulary
-        matcher = Matcher(grammar, vocabulary.grammar_tokenizer)
-        return Constraint(matcher, vocabulary.spell, vocabulary.piece)
+        ends = {f"<[{token}]>" for token in vocabulary.eog_ids}
+        ends |= {text for text, token in vocabulary.markers.items() if token in vocabulary.eog_ids}
+        for name in named_tokens(options.grammar or ""):
+            if name in ends:
+                raise InvalidOptionError(
+                    f"the grammar names {name}, which ends an answer: leave it out, since an "
+                    "answer ends where the grammar lets it"
+                )
+        try:
+            matcher = Matcher(grammar, vocabulary.grammar_tokenizer)
+            return Constraint(matcher, vocabulary.spell, vocabulary.piece)
+        except EngineError as error:
+            raise InvalidOptionError(f"the grammar cannot be followed: {error}") from None
 
     def _breakers(self, params: SamplingParams) -> Breakers:
         """Of DRY, found in the vocabulary once."""

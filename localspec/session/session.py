@@ -69,14 +69,15 @@ class Session(Inspected):
 
     def __init__(
         self,
-        target_path: Path,
-        draft_path: Path | None = None,
+        target_path: str | Path,
+        draft_path: str | Path | None = None,
         options: LoadOptions | None = None,
         *,
         drafter: Any = None,
         controller: Any = None,
     ) -> None:
-        super().__init__(target_path, draft_path, options or LoadOptions())
+        draft = Path(draft_path) if draft_path is not None else None
+        super().__init__(Path(target_path), draft, options or LoadOptions())
         self._drafter, self._controller = drafter, controller
         self._threaded: weakref.WeakSet[ThreadedAnswer] = weakref.WeakSet()
         self._n_begun = 0

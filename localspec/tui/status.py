@@ -71,7 +71,8 @@ def _why_not_drafting(chat: Chat) -> str:
         return ""
     last = chat.conversation.last("assistant") if chat.live is None else None
     for note in last.notes if last is not None else ():
-        if "draft" in note:
+        is_of_another_pair = note.startswith(COPIES_ALONE) and chat.pair.draft_path is None
+        if "draft" in note and not is_of_another_pair:
             return note.replace(COPIES_ALONE, _RESTS)
     is_automatic = options.drafter == "auto" and options.n_draft is None
     if chat.pair.why_no_draft_model and is_automatic:

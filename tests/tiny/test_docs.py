@@ -75,7 +75,7 @@ SAYS = {
     "acceptance.py": "accepted",
     "batch.py": "nothing: the prompt is empty",
     "chat.py": "came from the cache",
-    "concurrent.py": "The sky is",
+    "async_tasks.py": "The sky is",
     "controller.py": "draft lengths: [",
     "forks.py": "once more",
     "phrase_table.py": "guesses of PhraseTable were right",

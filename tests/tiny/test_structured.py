@@ -16,6 +16,7 @@ import pytest
 from localspec.decoding.events import Finished, Round
 from localspec.errors import EngineError, InvalidOptionError
 from localspec.session.session import Session
+from tests import tiny_models
 from tests.tiny.test_command import call
 
 SCHEMA: dict[str, Any] = {
@@ -119,7 +120,7 @@ def test_copies_end_where_the_grammar_does(session: Session) -> None:
 def test_a_grammar_too_complex_to_follow_is_named_and_the_session_goes_on(
     session: Session, drafter: str
 ) -> None:
-    with pytest.raises(EngineError, match="too complex to follow"):
+    with pytest.raises(EngineError, match="the grammar is too complex"):
         session.complete(
             "x",
             regex="b((a{1,200}){1,200}){1,200}",
@@ -161,7 +162,7 @@ def test_an_answer_that_was_cut_says_so(session: Session) -> None:
     got = session.complete("x", json_schema=SCHEMA, max_tokens=7, seed=1)
     assert got.reason == "length"
     assert got.grammar_complete is False
-    assert any("cut before it was complete" in note for note in got.stats.notes)
+    assert any("cut before its text was complete" in note for note in got.stats.notes)
 
 
 def test_an_answer_that_just_fits_is_complete(session: Session) -> None:
@@ -350,3 +351,21 @@ def test_half_a_surrogate_pair_in_a_grammar_is_named(loose_pair: Session) -> Non
 def test_a_bias_on_no_token_is_told(session: Session, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOptionError, match="logit_bias holds token id"):
         session.complete("the", max_tokens=1, **options)
+
+
+@pytest.mark.parametrize(
+    ("grammar", "words"),
+    [
+        ('start: gen\ngen[stop="x"]: /.*/', "uses stop= or max_tokens="),
+        ("start: x\nx[max_tokens=3]: /a+/", "uses stop= or max_tokens="),
+        ('start: "ab" <|im_end|>', "names <|im_end|>, which ends an answer"),
+        (f'root ::= "a" <[{tiny_models.EOS}]>', "which ends an answer"),
+    ],
+)
+def test_grammars_that_drafts_or_ends_cannot_follow_are_refused(
+    loose_pair: Session, grammar: str, words: str
+) -> None:
+    with pytest.raises(InvalidOptionError, match=re.escape(words)):
+        loose_pair.complete("the", grammar=grammar, max_tokens=4)
+    literal = 'root ::= "<|im_end|>"'  # in quotes it is text
+    assert loose_pair.complete("the", grammar=literal, max_tokens=4).text.startswith("<|i")

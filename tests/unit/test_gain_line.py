@@ -39,11 +39,17 @@ def test_a_ratio_that_is_not_known_is_left_out() -> None:
     assert line.startswith("96 tokens in 3.7 s · 26 tokens/s · 93% of the guesses right")
 
 
+def test_a_ratio_that_cannot_be_right_is_left_out() -> None:
+    """A pass is never faster than a plain step: 4.85 tokens of a pass are the most."""
+    assert replace(DRAFTED, plain_s=4.8 * 3.7).speed_up == 4.8
+    assert replace(DRAFTED, plain_s=5.0 * 3.7).speed_up is None
+
+
 def test_without_guesses_there_is_no_ratio() -> None:
     """The measured cost of a step is off by a few percent: that would be told as a gain."""
     idle = replace(DRAFTED, draft_n=0, draft_n_accepted=0, draft_n_rejected=0)
     assert gain_line(idle, "eos") == (
-        "96 tokens in 3.7 s · 26 tokens/s · no guess was worth its time"
+        "96 tokens in 3.7 s · 26 tokens/s · nothing drafted, as it would not have paid"
     )
     plain = replace(idle, drafter="none", predicted_s=30.0)
     assert gain_line(plain, "eos") == "96 tokens in 30.0 s · 3.2 tokens/s · plain decoding"
